@@ -140,10 +140,13 @@ enum class PushKind : std::uint8_t {
 
 struct PushOptions {
   PushKind kind = PushKind::kGradient;
-  std::uint64_t clock = 0;    // finished steps of this worker, this one included
-  std::uint64_t version = 0;  // version of the values that the gradient was computed at
-  double weight = 1;          // number of samples
-  double rate = 0.1;          // learning rate; a round uses that of the lowest rank
+  std::uint64_t clock = 0;  // finished steps of this worker, this one included
+  // Completion::version of the pull that the gradient was computed at. With rounds (bsp, backup,
+  // subset, kbatch) the servers drop a gradient of an older version.
+  std::uint64_t version = 0;
+  double weight = 1;  // number of samples
+  // Learning rate; unset: that of the table's optimizer. A round uses that of the lowest rank.
+  std::optional<double> rate = {};
 };
 
 // A pull waits until the part has this version and all workers have this clock.
@@ -226,8 +229,9 @@ class Client final {
   Ticket push_average(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
 
-  // Sparse tables: distinct keys in any order, and their rows. Each request is sent to all parts,
-  // so that rounds complete; a worker without gradients pushes no keys. Both make missing rows. A
+  // Sparse tables: keys in any order, and their rows. The keys of a push are distinct: add the rows
+  // of a repeated key first. Each request is sent to all parts, so that rounds complete; a worker
+  // without gradients pushes no keys. Both make missing rows. A
   // part that has no memory for its rows changes nothing and returns kExhausted; other parts may
   // have applied their share of the push, and the message has their number. A pull changes no
   // values: after a pull of all its keys a push needs no memory.

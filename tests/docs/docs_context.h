@@ -10,6 +10,7 @@
 #include <tally/accumulator.h>
 #include <tally/checkpoint.h>
 #include <tally/job.h>
+#include <tally/server.h>
 #include <tally/torch.h>
 
 struct Net : torch::nn::Module {
@@ -33,3 +34,9 @@ extern const Batch batch;
 
 extern const std::uint64_t first;
 extern std::vector<float> mine;
+
+extern tally::server::Client client;
+extern const tally::server::TableId table;
+extern const std::vector<std::uint64_t> keys;
+extern std::vector<float> rows;
+std::vector<float> gradient_of(const std::vector<float>& rows);

@@ -140,6 +140,8 @@ class ClientNode final : public Node {
                                   const Order& order);
   Ticket submit(std::unique_ptr<Request> request, std::vector<Subrequest> subrequests);
   Ticket ask_parts(const PartRange& range, const Order& order);
+  MessageHeader push_header(MessageKind kind, TableId id, const PushOptions& push,
+                            const PullOptions& pull = {}) const;
   Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
   Ticket ask_all_parts(const MessageHeader& header);

@@ -178,6 +178,27 @@ TEST_F(ClientNodeTest, WhatCannotBeAskedSaysWhy) {
   EXPECT_TRUE(transport.take().empty());
 }
 
+TEST_F(ClientNodeTest, AKeyThatIsPushedTwiceIsRefused) {
+  const TableId table = define({.name = "e", .kind = TableKind::kSparse, .dimension = 1});
+  const Ticket ticket =
+      node.push(table, {}, std::vector<std::uint64_t>{1, 1, 2}, std::vector<float>{1, 10, 100});
+  const auto completion = node.take(ticket);
+  ASSERT_FALSE(completion.has_value());
+  EXPECT_EQ(completion.error().code, ErrorCode::kInvalid);
+  EXPECT_EQ(completion.error().message,
+            "key 1 occurs twice in a push to table 'e': add its rows first");
+  EXPECT_TRUE(transport.take().empty());
+}
+
+TEST_F(ClientNodeTest, APushWithoutARateHasThatOfTheOptimizer) {
+  dense.optimizer = sgd({.rate = 0.5});
+  const TableId table = define(dense);
+  node.push({table, 0, 4}, {}, gradient());
+  for (const Sent& one : transport.take()) EXPECT_EQ(one.header.rate, 0.5);
+  node.push({table, 0, 4}, {.rate = 0.25}, gradient());
+  for (const Sent& one : transport.take()) EXPECT_EQ(one.header.rate, 0.25);
+}
+
 TEST_F(ClientNodeTest, AJoinerAgreesInTheRoundThatIsGathered) {
   const std::vector<double> mine = {2};
   const Ticket ticket = node.agree(mine);

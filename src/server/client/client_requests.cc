@@ -15,19 +15,6 @@ MessageHeader pull_header(TableId table, const PullOptions& options) {
           .least_clock = options.least_clock};
 }
 
-MessageHeader push_header(MessageKind kind, TableId table, const PushOptions& push,
-                          const PullOptions& pull = {}) {
-  return {.kind = kind,
-          .push_kind = static_cast<std::uint8_t>(push.kind),
-          .table = table,
-          .clock = push.clock,
-          .version = push.version,
-          .least_version = pull.least_version,
-          .least_clock = pull.least_clock,
-          .weight = push.weight,
-          .rate = push.rate};
-}
-
 bool is_gradient(const MessageHeader& header) {
   return is_push(header.kind) && header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
 }
@@ -199,6 +186,21 @@ Ticket ClientNode::write_state(const PartRange& range, int array,
   return ask_state(MessageKind::kWriteState, range, array, state, {});
 }
 
+// An undefined table is refused later.
+MessageHeader ClientNode::push_header(MessageKind kind, TableId id, const PushOptions& push,
+                                      const PullOptions& pull) const {
+  const TableConfig* const found = table(id);
+  return {.kind = kind,
+          .push_kind = static_cast<std::uint8_t>(push.kind),
+          .table = id,
+          .clock = push.clock,
+          .version = push.version,
+          .least_version = pull.least_version,
+          .least_clock = pull.least_clock,
+          .weight = push.weight,
+          .rate = push.rate.value_or(found != nullptr ? found->spec.optimizer.rate : 0)};
+}
+
 Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                               std::span<const float> gradient, std::span<float> rows) {
   const TableConfig* const found = table(header.table);
@@ -212,6 +214,9 @@ Ticket ClientNode::ask_sparse(const MessageHeader& header, std::span<const std::
   if ((pushes && gradient.size() != values) || (pulls && rows.size() != values))
     return failed(invalid("{} keys of table '{}' have rows of {} values each", keys.size(),
                           spec.name, spec.dimension));
+  if (const auto repeated = pushes ? repeated_key(keys) : std::nullopt)
+    return failed(invalid("key {} occurs twice in a push to table '{}': add its rows first",
+                          *repeated, spec.name));
   auto request = request_of(header);
   request->sparse.emplace(
       SparseRequest::Shape{

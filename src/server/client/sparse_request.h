@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -70,6 +71,23 @@ class StagingPool {
   std::map<std::size_t, std::vector<std::span<std::byte>>> free_ TALLY_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<std::byte[]>> heap_ TALLY_GUARDED_BY(mutex_);
 };
+
+// A key that occurs more than once. Keys that rise, such as those of a SparseEmbedding, take one
+// pass; others take a hash table.
+inline std::optional<std::uint64_t> repeated_key(std::span<const std::uint64_t> keys) {
+  const auto falls = std::adjacent_find(keys.begin(), keys.end(), std::greater_equal<>());
+  if (falls == keys.end()) return std::nullopt;
+  constexpr std::uint32_t kFree = ~std::uint32_t{0};
+  const std::size_t mask = std::bit_ceil(2 * keys.size()) - 1;
+  std::vector<std::uint32_t> index_of(mask + 1, kFree);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    std::size_t slot = hash_of_key(keys[i]) & mask;
+    for (; index_of[slot] != kFree; slot = (slot + 1) & mask)
+      if (keys[index_of[slot]] == keys[i]) return keys[i];
+    index_of[slot] = static_cast<std::uint32_t>(i);
+  }
+  return std::nullopt;
+}
 
 // Keys grouped by part, in the order of the caller within each.
 struct KeyGroups {

@@ -1,5 +1,6 @@
 #include "server/client/sparse_request.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -39,6 +40,19 @@ TEST(SparseRequest, KeysAreGroupedAsByTheReference) {
       EXPECT_EQ(fast.begin, slow.begin);
       EXPECT_EQ(fast.order, slow.order);
     }
+  }
+}
+
+TEST(SparseRequest, ARepeatedKeyIsFoundWhereverItStands) {
+  for (const std::size_t count : {2U, 7U, 1000U}) {
+    std::vector<std::uint64_t> keys = drawn_keys(count, count);
+    EXPECT_FALSE(repeated_key(keys).has_value());
+    keys.front() = keys.back();
+    EXPECT_EQ(repeated_key(keys), keys.back());
+    std::sort(keys.begin(), keys.end());
+    EXPECT_TRUE(repeated_key(keys).has_value());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    EXPECT_FALSE(repeated_key(keys).has_value());
   }
 }
 
