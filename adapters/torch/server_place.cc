@@ -41,6 +41,15 @@ server::DirectoryOptions directory_options(const ServerOptions& options, int ser
           .silence_limit = options.silence_limit};
 }
 
+ServerOptions with_launcher(ServerOptions options,
+                            const std::function<const char*(const char*)>& variable) {
+  const char* const directory = variable("TALLY_DIRECTORY");
+  if (directory == nullptr || !options.directory.empty() || options.count > 0) return options;
+  options.directory = directory;
+  if (!options.secret) options.secret = or_throw(options_from(variable)).secret;
+  return options;
+}
+
 ServerPlace::ServerPlace(Job& job, const ServerOptions& options, const server::EventSink& on_event)
     : colocated_(options.directory.empty()),
       exceptions_(std::uncaught_exceptions()),

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,6 +12,10 @@ namespace tally::adapter {
 
 // The directory of `servers` servers inside workers, which rank 0 runs.
 server::DirectoryOptions directory_options(const ServerOptions& options, int servers);
+// The options, with the directory and the secret that `tally run --servers` has put into the
+// environment if the options name no servers. Failure if the secret cannot be read.
+ServerOptions with_launcher(ServerOptions options,
+                            const std::function<const char*(const char*)>& variable);
 
 // This rank's connection to the parameter servers, and the servers in this process: if no directory
 // is given, rank 0 runs one, and the first ranks run a server each. Throws Failure.

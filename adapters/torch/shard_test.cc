@@ -151,6 +151,32 @@ TEST(TrainerShard, OfOtherDataIsRefusedInTheMiddleOfAnEpoch) {
   });
 }
 
+// Ranks that divide the data differently would read some samples twice and others never.
+TEST(TrainerShard, OfRanksThatDisagreeIsRefused) {
+  run_threads(2, [](Job& job) {
+    torch::nn::Linear net(1, 1);
+    Trainer trainer(job, *net, sgd());
+    const auto refusal = [&](std::int64_t samples, const ShardOptions& options) -> std::string {
+      const at::Tensor x = at::zeros({samples, 1});
+      try {
+        trainer.shard(x, x, options);
+      } catch (const Failure& failure) {
+        EXPECT_EQ(failure.error().code, ErrorCode::kMismatch);
+        return failure.what();
+      }
+      return "accepted";
+    };
+    const bool second = job.rank() == 1;
+    EXPECT_THAT(refusal(22, {.seed = second ? 2U : 1U}),
+                testing::HasSubstr("of rank 1 is 22 samples with seed 2, of rank 0 22 samples with "
+                                   "seed 1"));
+    EXPECT_THAT(refusal(second ? 22 : 30, {}), testing::HasSubstr("22 samples"));
+    EXPECT_THAT(refusal(22, {.batch = second ? 8U : 4U}), testing::HasSubstr("batch 8"));
+    EXPECT_THAT(refusal(22, {.epochs = second ? 2 : 1}), testing::HasSubstr("epochs 2"));
+    EXPECT_EQ(refusal(22, {}), "accepted");
+  });
+}
+
 TEST(Shard, DataThatDoNotBelongTogetherAreRefused) {
   run_threads(1, [](Job& job) {
     EXPECT_THROW(shard(job, at::zeros({3}), at::zeros({4})), Failure);

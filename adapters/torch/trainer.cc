@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/group_exchange.h"
 #include "adapters/torch/server_exchange.h"
+#include "adapters/torch/server_place.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/clock.h"
 #include "base/stopwatch.h"
@@ -176,6 +178,7 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
   model_->broadcast(tensors_.frozen);
   model_->broadcast(tensors_.buffers);
   model_->begin();
+  note_memory();
 }
 
 std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
@@ -210,19 +213,20 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
     or_throw(train::check_same(job_.world(), {"trainers", "setting", update.settings},
                                Deadline::after(std::chrono::minutes(5))));
     return std::make_unique<adapter::ServerExchange>(
-        job_, adapter::ServerExchange::Options{.parameters = tensors_.trained,
-                                               .infos = update.parameters,
-                                               .optimizers = optimizers_,
-                                               .rules = rules,
-                                               .plan = plan::to_string(plan_),
-                                               .seed = options_.seed,
-                                               .codec = plan_.codec,
-                                               .senders = update.senders,
-                                               .clip_value = options_.clip_value,
-                                               .clip_norm = options_.clip_norm,
-                                               .embeddings = embeddings_.get(),
-                                               .servers = options_.servers,
-                                               .on_event = options_.on_event});
+        job_, adapter::ServerExchange::Options{
+                  .parameters = tensors_.trained,
+                  .infos = update.parameters,
+                  .optimizers = optimizers_,
+                  .rules = rules,
+                  .plan = plan::to_string(plan_),
+                  .seed = options_.seed,
+                  .codec = plan_.codec,
+                  .senders = update.senders,
+                  .clip_value = options_.clip_value,
+                  .clip_norm = options_.clip_norm,
+                  .embeddings = embeddings_.get(),
+                  .servers = adapter::with_launcher(options_.servers, ::getenv),
+                  .on_event = options_.on_event});
   }
   return std::make_unique<adapter::GroupExchange>(job_, tensors_.trained, update, rules);
 }
@@ -252,6 +256,24 @@ void Trainer::Impl::check_whole() const {
     refuse(ErrorCode::kInvalid,
            "an earlier step ended in the middle of its backward pass, which the other ranks "
            "rely on: continue from a checkpoint");
+  check_memory();
+}
+
+void Trainer::Impl::note_memory() {
+  memory_.clear();
+  for (const NamedTensor& parameter : tensors_.trained)
+    memory_.push_back(parameter.tensor.data_ptr());
+}
+
+// The exchange would go on to update the memory that the parameter had before.
+void Trainer::Impl::check_memory() const {
+  for (std::size_t p = 0; p < memory_.size(); ++p)
+    if (tensors_.trained[p].tensor.data_ptr() != memory_[p])
+      refuse(ErrorCode::kInvalid,
+             fmt::format("{} no longer lies where the trainer placed it: torch::load(), to() or "
+                         "set_data() has replaced its memory; load values before the trainer "
+                         "is made, or restore() a checkpoint",
+                         tensors_.trained[p].name));
 }
 
 void Trainer::Impl::zero_grad() {
@@ -335,6 +357,7 @@ StepOutcome Trainer::Impl::complete(const train::StepContribution& contribution,
   job_.set_step(steps());
   count_batches();
   model_->forget_gradients();
+  note_memory();
   if (!result.updated) return {};
   const double loss = result.samples > 0 ? result.loss_sum / result.samples : 0;
   job_.set_figure("loss", loss);
@@ -349,6 +372,7 @@ void Trainer::Impl::drain() {
   count_batches();
   model_->settle();
   model_->forget_gradients();
+  note_memory();
 }
 
 void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,

@@ -67,6 +67,8 @@ class Trainer::Impl {
 
   std::unique_ptr<adapter::ModelExchange> make_exchange();
   void check_whole() const;
+  void note_memory();
+  void check_memory() const;
   void check_untrained();
   adapter::StepGift gift_of(const train::StepContribution& contribution, double loss_sum) const;
   StepOutcome complete(const train::StepContribution& contribution, double loss_sum);
@@ -100,6 +102,8 @@ class Trainer::Impl {
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::ModelExchange> model_;
+  // Where the exchange has placed the parameters.
+  std::vector<const void*> memory_;
   Pending pending_;
   bool takes_part_ = true;   // in the current update
   std::uint64_t calls_ = 0;  // of step()

@@ -5,6 +5,7 @@
 
 #include "adapters/torch/shard_course.h"
 #include "adapters/torch/trainer_impl.h"
+#include "train/check_same.h"
 
 namespace tally {
 
@@ -38,6 +39,15 @@ void move_to(ShardCourse& course, const SavedShard& saved) {
 
 Shard Trainer::Impl::shard(at::Tensor x, at::Tensor y, const ShardOptions& options) {
   Shard made = tally::shard(job_, std::move(x), std::move(y), options);
+  // Ranks that divide the data in different ways would read samples twice or never.
+  const data::OrderOptions& order = made.course()->order.options();
+  or_throw(train::check_same(
+      job_.world(),
+      {"shards",
+       "setting",
+       {shard_text(order.size, order.seed, order.shuffle), fmt::format("batch {}", order.batch),
+        fmt::format("epochs {}", options.epochs)}},
+      Deadline::after(std::chrono::minutes(5))));
   if (shards_.size() < saved_shards_.size()) move_to(*made.course(), saved_shards_[shards_.size()]);
   shards_.push_back(made.course());
   return made;

@@ -104,7 +104,7 @@ void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
 }
 
 checkpoint::Content Trainer::Impl::checkpoint() {
-  settle();
+  synchronise_buffers();
   checkpoint::Content content{
       .step = steps(), .tensors = model_infos(), .state_tensors = state_infos()};
   std::vector<std::size_t> first_state;  // by parameter
@@ -236,6 +236,7 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   check_warm_up(reader, model_->updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);
+  note_memory();
   zero_grad();
   is_broken_ = false;
   job_.set_step(steps());

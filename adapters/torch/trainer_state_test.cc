@@ -100,6 +100,31 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerState,
                            return name.substr(0, name.find(':'));
                          });
 
+// A rank that continues from the checkpoint has the saved statistics, so those that go on without
+// stopping must have them as well.
+TEST(TrainerStateOf, BatchNormIsTheSameOnAllRanksAndInTheCheckpoint) {
+  std::vector<at::Tensor> means(2);
+  at::Tensor saved;
+  run_threads(2, [&](Job& job) {
+    torch::manual_seed(1);
+    const torch::nn::BatchNorm1d norm(4);
+    torch::nn::Sequential net(torch::nn::Linear(3, 4), norm);
+    Trainer trainer(job, *net, sgd());
+    const at::Tensor x = at::full({8, 3}, 1.0 + job.rank()) * at::arange(8).unsqueeze(1);
+    trainer.step(8, [&] { return net->forward(x).square().mean(); });
+    const checkpoint::Content content = trainer.checkpoint();
+    means[static_cast<std::size_t>(job.rank())] = norm->running_mean.clone();
+    for (const auto& piece : content.model)
+      if (content.tensors[piece.tensor].name == "1.running_mean")
+        saved = at::from_blob(const_cast<std::byte*>(piece.bytes.data()), {4}).clone();
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+  EXPECT_TRUE(at::equal(means[0], means[1]));
+  ASSERT_TRUE(saved.defined());
+  EXPECT_TRUE(at::equal(means[0], saved));
+  EXPECT_GT(saved.abs().max().item<double>(), 0);
+}
+
 TEST(TrainerStateOf, AnotherModelOrOptimizerIsRefusedWithTheFirstDifference) {
   const TrainerStateTestFolder folder;
   train_and_save({.optimizer = adam(), .to = 2, .folder = folder.path(), .save = true});

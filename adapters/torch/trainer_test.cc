@@ -1,3 +1,5 @@
+#include <sstream>
+
 #include <gmock/gmock.h>
 
 #include "adapters/torch/test_nets.h"
@@ -217,6 +219,29 @@ TEST(Trainer, ParametersShareOneMemoryOnAHostAndAreTheModulesOwnAfterwards) {
     EXPECT_NE(net->first->weight.data_ptr(), places[0]);
     loss_of(net, test_batch(1, 8)).backward();
   });
+}
+
+// The trainer would update memory that the model no longer uses, and every step would succeed.
+TEST(Trainer, AParameterWhoseMemoryWasReplacedIsRefusedByName) {
+  for (const bool has_stepped : {false, true}) {
+    run_threads(1, [&](Job& job) {
+      SmallNet net = own_net(3);
+      std::stringstream file;
+      torch::save(net, file);
+      Trainer trainer(job, *net, sgd());
+      const auto step = [&] { trainer.step(8, [&] { return loss_of(net, test_batch(1, 8)); }); };
+      if (has_stepped) step();
+      torch::load(net, file);
+      try {
+        step();
+        FAIL() << "was accepted";
+      } catch (const Failure& failure) {
+        EXPECT_EQ(failure.error().code, ErrorCode::kInvalid);
+        EXPECT_THAT(failure.what(),
+                    testing::HasSubstr("first.weight no longer lies where the trainer placed it"));
+      }
+    });
+  }
 }
 
 TEST(Trainer, ARankWhoseDataEndsEarlierDrainsWhileTheOthersGoOn) {

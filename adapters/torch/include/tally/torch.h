@@ -65,8 +65,9 @@ enum class Buffers : std::uint8_t {
 
 // The location of the parameter servers of home=server.
 struct ServerOptions {
-  // HOST:PORT of the directory. Empty: rank 0 runs the directory, and the first `count` workers run
-  // one server each.
+  // HOST:PORT of the directory. Empty, and `count` 0: that of `tally run --servers`
+  // (TALLY_DIRECTORY, with the secret of the job). Else, and without such a launcher, rank 0 runs
+  // the directory, and the first `count` workers run one server each.
   std::string directory = {};
   int count = 0;  // servers inside workers; 0: one in each
   int replicas =
@@ -253,7 +254,8 @@ class Trainer {
   // received; the next step would fail alike.
   void settle();
 
-  // Call before evaluating or saving. TrainerOptions::buffers selects the treatment.
+  // Call before evaluating; checkpoint() does so itself. TrainerOptions::buffers selects the
+  // treatment.
   void synchronise_buffers();
 
   // The learning rate of the next update, for parameters in no group.
@@ -284,11 +286,12 @@ class Trainer {
   bool is_due(std::uint64_t step);
   PolicyFigures figures() const;
 
-  // This rank's batches of a dataset that all ranks have. The position is part of checkpoint(): a
-  // restored trainer continues with the batch after the last update, also with another number of
-  // ranks or another batch size. restore() may come before or after this call. A program with
-  // several shards makes them in the same order after each start. Failure kMismatch if a position
-  // inside an epoch belongs to other data or to another order.
+  // This rank's batches of a dataset that all ranks have. All ranks call it with the same options.
+  // The position is part of checkpoint(): a restored trainer continues with the batch after the
+  // last update, also with another number of ranks or another batch size. restore() may come before
+  // or after this call. A program with several shards makes them in the same order after each
+  // start. Failure kMismatch if ranks have different options, or if a position inside an epoch
+  // belongs to other data or to another order.
   Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options = {});
 
   // home=server: sets the rows of these keys, each once, of the module's SparseEmbedding with this
