@@ -6,6 +6,16 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
+# Without a build type CMake does not optimise, and training would be slow.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  if(PROJECT_IS_TOP_LEVEL)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+  else()
+    message(NOTICE "Tally: CMAKE_BUILD_TYPE is not set, so Tally is not optimised; "
+      "-DCMAKE_BUILD_TYPE=Release optimises it")
+  endif()
+endif()
+
 # A project that contains this one links the packages that are found here.
 set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL TRUE)
 

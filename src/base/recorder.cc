@@ -149,7 +149,7 @@ std::string Recorder::text(TimePoint now) const {
   const std::uint64_t begun = begun_.load(std::memory_order_acquire);
   std::string text =
       fmt::format("{}, rank {} of {}: {} operations so far\n", name_, rank_, ranks_, begun);
-  for (std::uint64_t index = begun > kCapacity ? begun - kCapacity : 0; index < begun; ++index)
+  for (std::uint64_t index = begun > kTextLines ? begun - kTextLines : 0; index < begun; ++index)
     text += describe(entries_[index % kCapacity], now) + "\n";
   return text;
 }

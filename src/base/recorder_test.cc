@@ -27,17 +27,20 @@ TEST(Recorder, TellsWhatRanAndWhoIsMissing) {
   EXPECT_THAT(text, HasSubstr("arrived: 0,1; not arrived: 2,3"));
 }
 
-TEST(Recorder, KeepsTheLast256) {
+TEST(Recorder, KeepsTheLast256AndShowsTheLast32) {
   Recorder recorder("world", 0, 1);
   for (std::uint32_t i = 0; i < 1000; ++i) {
     const auto index =
         recorder.begin(i, {.operation = Operation::kBarrier}, Algorithm::kTree, TimePoint(i));
     recorder.end(index, TimePoint(i), {});
   }
+  const RecorderSnapshot kept = recorder.snapshot();
+  ASSERT_EQ(kept.operations.size(), 256U);
+  EXPECT_EQ(kept.operations.front().sequence, 744U);
   const std::string text = recorder.text(TimePoint(2000));
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 257);
-  EXPECT_THAT(text, Not(HasSubstr("#743 ")));
-  EXPECT_THAT(text, HasSubstr("#744 "));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 33);
+  EXPECT_THAT(text, Not(HasSubstr("#967 ")));
+  EXPECT_THAT(text, HasSubstr("#968 "));
   EXPECT_THAT(text, HasSubstr("#999 "));
 }
 

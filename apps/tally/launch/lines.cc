@@ -74,6 +74,11 @@ void Tail::add(std::string_view piece) {
     line += kept;
     bytes_ += kept.size();
     open_ = !ends;
+    // The exceptions of libtorch have the reason first and then their stack.
+    if (ends && line.starts_with("frame #")) {
+      bytes_ -= line.size();
+      lines_.pop_back();
+    }
   }
   while (lines_.size() > max_lines_ || (bytes_ > max_bytes_ && lines_.size() > 1)) {
     bytes_ -= lines_.front().size();

@@ -127,6 +127,13 @@ TEST(Tail, DoesNotKeepLinesOfProgress) {
   EXPECT_THAT(tail.last(5), ElementsAre("windows", "done"));
 }
 
+TEST(Tail, KeepsTheReasonOfAnExceptionAndNotItsStack) {
+  Tail tail(3, 1000);
+  tail.add("  what():  element 0 of tensors does not require grad\n");
+  for (int i = 0; i < 20; ++i) tail.add("frame #" + std::to_string(i) + ": c10::Error::Error\n");
+  EXPECT_THAT(tail.last(5), ElementsAre("  what():  element 0 of tensors does not require grad"));
+}
+
 TEST(Tail, KeepsTheLastLines) {
   Tail tail(3, 1000);
   EXPECT_THAT(tail.last(5), IsEmpty());
