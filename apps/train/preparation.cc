@@ -58,13 +58,14 @@ Result<std::string> data_facts(const recipes::Recipe& recipe, const recipes::Dat
   return fmt::format("{}: {}", request.data, data::describe_parts(location, request.read, train));
 }
 
-Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recipe,
+Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recipe, int readers,
                        const std::filesystem::path& cache, Preparation& prepared) {
   if (options.data.empty() && options.read != ReadWords{})
     return invalid("--target, --classes, --bytes and --validation need the --data they are for");
   recipes::DataRequest request{
       .data = options.data, .cache = cache, .train = true, .seed = options.seed};
   TALLY_TRY(request.read, read_options_of(options.read));
+  request.read.readers = readers;
   TALLY_TRY(prepared.train, of_option("--data", recipe.open(request)));
   TALLY_TRY(of_option("--data", recipe.accepts(prepared.train->preprocessing())));
   request.train = false;
@@ -272,20 +273,20 @@ std::string describe(const checkpoint::TensorInfo& tensor) {
 
 }  // namespace
 
-Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
-                            const std::filesystem::path& cache) {
+Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe,
+                            const WorkerCounts& workers, const std::filesystem::path& cache) {
   Preparation prepared;
   TALLY_TRY(recipe.check_options());
   TALLY_TRY(prepared.optimizer, of_option("--optimizer", parse_optimizer(options.optimizer)));
   prepared.optimizer.rate = options.rate;
   TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
-  TALLY_TRY(set_plan(options, workers, prepared));
+  TALLY_TRY(set_plan(options, workers.all, prepared));
   // Checked before the data is opened, which may take a while; the number of steps is known only
   // then.
   TALLY_TRY(of_option("--schedule",
                       RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
-  TALLY_TRY(open_data(options, recipe, cache, prepared));
-  TALLY_TRY(set_lengths(options, recipe, workers, prepared));
+  TALLY_TRY(open_data(options, recipe, workers.here, cache, prepared));
+  TALLY_TRY(set_lengths(options, recipe, workers.all, prepared));
   const std::uint64_t steps = prepared.control.total_steps;
   TALLY_TRY(
       prepared.schedule,

@@ -50,10 +50,15 @@ struct Preparation {
   std::vector<std::uint64_t> record_steps;  // the steps that are still to come
 };
 
-// Opens the data and checks every option. kInvalid, kSystem or kCorrupt in one line, with the
-// remedy.
-Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe, int workers,
-                            const std::filesystem::path& cache);
+struct WorkerCounts {
+  int all = 1;
+  int here = 1;  // on this host, whose memory they share
+};
+
+// Opens the data and checks every option. kInvalid, kSystem, kCorrupt or kExhausted in one line,
+// with the remedy.
+Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& recipe,
+                            const WorkerCounts& workers, const std::filesystem::path& cache);
 
 // Checks that all outputs can be written. For the process that starts the workers.
 Result<void> check_outputs(const TrainOptions& options);

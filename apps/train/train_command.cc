@@ -73,10 +73,11 @@ Result<void> check_rows(const checkpoint::Reader& reader, const recipes::Recipe&
 
 // Checks everything before a process is started. The result has no data, which only the workers
 // need.
-Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe) {
+Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
+                          const WorkerCounts& workers) {
   TALLY_TRY(check_device(options.device));
   TALLY_TRY(check_outputs(options));
-  TALLY_TRY(Preparation prepared, prepare(options, recipe, options.workers, data_cache_folder()));
+  TALLY_TRY(Preparation prepared, prepare(options, recipe, workers, data_cache_folder()));
   const bool has_servers = prepared.plan.home == plan::Home::kServer;
   if (has_servers && prepared.servers.kind != ServerChoice::Kind::kNone &&
       options.plan.find("home=") == std::string::npos)
@@ -199,15 +200,21 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (*joins && launch::is_restart() && !options.checkpoint.empty()) options.resume = "auto";
   if (*joins) return run_worker(options, recipe);
   set_threads(1);
+  WorkerCounts workers{.here = 0};
   if (options.hosts.given()) {
     launch::LaunchOptions places;
     const auto placed = set_hosts(options.hosts, options.workers, places);
     if (!placed) return refuse(placed.error());
     options.workers = places.size();
+    // This host may be none of them; the host with the most workers needs the most memory.
+    for (const launch::HostRanks& place : places.places)
+      workers.here = std::max(workers.here, place.count);
   }
   if (options.workers == 0)
     options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();
-  const auto prepared = check(options, recipe);
+  workers.all = options.workers;
+  if (workers.here == 0) workers.here = options.workers;
+  const auto prepared = check(options, recipe, workers);
   if (!prepared) return refuse(prepared.error());
   if (!prepared->completion.empty()) {
     fmt::print("{}\n", prepared->completion);

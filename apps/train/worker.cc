@@ -127,7 +127,8 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const int threads = threads_of(options, job);
   set_threads(threads);
   or_throw(check_device(options.device));
-  const Preparation prepared = or_throw(prepare(options, recipe, job.size(), data_cache_folder()));
+  const Preparation prepared = or_throw(
+      prepare(options, recipe, {.all = job.size(), .here = job.local_size()}, data_cache_folder()));
   if (!prepared.completion.empty()) {
     console.say(prepared.completion);
     return 0;

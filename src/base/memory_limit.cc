@@ -34,10 +34,10 @@ std::uint64_t address_space() {
 
 }  // namespace
 
-std::uint64_t usable_memory_bytes() {
-  static const std::uint64_t bytes =
-      std::min({memory_of_machine(), memory_of_container(), address_space()});
-  return bytes;
+std::uint64_t usable_memory_bytes(int processes) {
+  static const std::uint64_t shared = std::min(memory_of_machine(), memory_of_container());
+  static const std::uint64_t own = address_space();
+  return std::min(shared / static_cast<std::uint64_t>(processes), own);
 }
 
 }  // namespace tally

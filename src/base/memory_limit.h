@@ -3,8 +3,10 @@
 
 namespace tally {
 
-// The memory that this process may use: the least of the machine's memory, the limit of its
-// container and its limit of address space (ulimit -v). Read once, at the first call.
-std::uint64_t usable_memory_bytes();
+// The memory that each of `processes` on this machine may use, this one included: the least of their
+// shares of the machine's memory and of the limit of their container, and of the limit of address
+// space (ulimit -v), which every process has for itself. The limits are read once, at the first
+// call.
+std::uint64_t usable_memory_bytes(int processes = 1);
 
 }  // namespace tally

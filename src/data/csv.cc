@@ -330,10 +330,10 @@ Result<std::unique_ptr<Dataset>> open_csv(const std::vector<std::filesystem::pat
                                           const std::vector<std::filesystem::path>& test,
                                           const CsvOptions& options) {
   TALLY_CHECK(train.size() == 1 && test.size() <= 1);
-  TALLY_TRY(const Bytes train_bytes, read_file(train[0]));
+  TALLY_TRY(const Bytes train_bytes, read_file(train[0], {.readers = options.readers}));
   const NamedBytes train_file{train_bytes, train[0].string()};
   if (test.empty()) return make_csv(train_file, nullptr, options);
-  TALLY_TRY(const Bytes test_bytes, read_file(test[0]));
+  TALLY_TRY(const Bytes test_bytes, read_file(test[0], {.readers = options.readers}));
   const NamedBytes test_file{test_bytes, test[0].string()};
   return make_csv(train_file, &test_file, options);
 }

@@ -25,6 +25,7 @@ struct CsvOptions {
   Split split;  // used without a test file; `split.train` selects the part in either case
   std::string target_column;  // name or number (from 1) of the column; empty: the last column
   CsvTarget target = CsvTarget::kAuto;
+  int readers = 1;          // as in ReadOptions
   bool standardise = true;  // scale features to mean 0 and deviation 1 over the training part
 };
 

@@ -103,14 +103,14 @@ Result<void> number_features(const NamedBytes& file, CsvColumns& table) {
 
 // The reader holds all rows twice while it divides them into parts. One row of a few bytes can
 // become thousands of features.
-Result<void> check_memory(const NamedBytes& file, const CsvColumns& table) {
+Result<void> check_memory(const NamedBytes& file, const CsvColumns& table, int readers) {
   const std::uint64_t bytes = 2 * sizeof(float) * table.rows * table.features;
-  if (bytes <= usable_memory_bytes() / 2) return {};
-  return make_error(
-      ErrorCode::kExhausted,
-      "{}: {} rows of {} features need {}, more than half of the usable memory: leave "
-      "out text columns with many different values",
-      file.name, table.rows, table.features, format_bytes(bytes));
+  if (bytes <= usable_memory_bytes(readers) / 2) return {};
+  return make_error(ErrorCode::kExhausted,
+                    "{}: {} rows of {} features need {}, more than {}; leave out text columns with "
+                    "many different values",
+                    file.name, table.rows, table.features, format_bytes(bytes),
+                    memory_share_text("half", readers));
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
   table.target_is_class = !target.numeric;
   sort_as_numbers(target.categories);
   TALLY_TRY(number_features(file, table));
-  TALLY_TRY(check_memory(file, table));
+  TALLY_TRY(check_memory(file, table, options.readers));
   return table;
 }
 

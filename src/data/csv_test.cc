@@ -43,6 +43,17 @@ TEST(Csv, NoHeaderOtherSeparatorsAndLineEnds) {
   }
 }
 
+TEST(Csv, WorkersOfAHostShareItsMemory) {
+  CsvOptions options = all_as_they_are();
+  options.readers = 2000000000;
+  const auto table = make("a,b,y\n1,2.5,10\n-3,4e1,20\n", options);
+  ASSERT_FALSE(table.has_value());
+  EXPECT_NE(table.error().message.find("2 rows of 2 features need 32B, more than half of the "
+                                       "memory that each of 2000000000 workers on this host may"),
+            std::string::npos)
+      << table.error().message;
+}
+
 TEST(Csv, TargetByNameOrNumber) {
   CsvOptions options = all_as_they_are();
   for (const char* column : {"y", "1"}) {

@@ -71,7 +71,7 @@ PixelScale photograph_scale() { return {{0.485F, 0.456F, 0.406F}, {0.229F, 0.224
 // random source.
 Result<void> read_image(const fs::path& path, const ImageSize& wanted, const PixelScale& scale,
                         Rng* augment, std::span<std::byte> out) {
-  TALLY_TRY(const Bytes bytes, read_file(path, kMaxImageBytes));
+  TALLY_TRY(const Bytes bytes, read_file(path, {.max_bytes = kMaxImageBytes}));
   TALLY_TRY(const ImageSize stored, size_of_image(bytes, path));
   const bool flip = augment != nullptr && augment->below(2) == 1;
   Box box = augment != nullptr ? random_box(stored, wanted, *augment) : centre_box(stored, wanted);
@@ -263,7 +263,7 @@ Result<std::unique_ptr<Dataset>> open_image_folder(const fs::path& folder,
   } else {
     const fs::path first =
         folder / classes[static_cast<std::size_t>(files[0].label)] / files[0].name;
-    TALLY_TRY(const Bytes bytes, read_file(first, kMaxImageBytes));
+    TALLY_TRY(const Bytes bytes, read_file(first, {.max_bytes = kMaxImageBytes}));
     TALLY_TRY(const ImageSize stored, size_of_image(bytes, first));
     wanted = reduced(stored);
   }

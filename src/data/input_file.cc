@@ -41,17 +41,17 @@ constexpr std::uint64_t kSmallBytes = std::uint64_t{64} << 20;
 
 struct SizeLimit {
   std::uint64_t bytes = 0;
-  const char* reason = "the limit";
+  std::string reason = "the limit";
 };
 
-SizeLimit limit_of(std::uint64_t max_bytes) {
-  const std::uint64_t memory = usable_memory_bytes() / kShareOfMemory;
-  if (memory < max_bytes) return {memory, "a third of the usable memory"};
-  return {max_bytes};
+SizeLimit limit_of(const ReadLimits& limits) {
+  const std::uint64_t memory = usable_memory_bytes(limits.readers) / kShareOfMemory;
+  if (memory < limits.max_bytes) return {memory, memory_share_text("a third", limits.readers)};
+  return {limits.max_bytes};
 }
 
-SizeLimit unpacked_limit(std::uint64_t packed_bytes, std::uint64_t max_bytes) {
-  const SizeLimit plain = limit_of(max_bytes);
+SizeLimit unpacked_limit(std::uint64_t packed_bytes, const ReadLimits& limits) {
+  const SizeLimit plain = limit_of(limits);
   const std::uint64_t by_ratio = std::max(kSmallBytes, packed_bytes * kMaxRatio);
   if (by_ratio >= plain.bytes) return plain;
   return {by_ratio, "far more than data pack into so few bytes; unpack the file if this is right"};
@@ -77,13 +77,13 @@ Result<Descriptor> open_regular(const std::filesystem::path& path) {
   return file;
 }
 
-Result<Bytes> read_as_it_is(const std::filesystem::path& path, std::uint64_t max_bytes) {
+Result<Bytes> read_as_it_is(const std::filesystem::path& path, const ReadLimits& limits) {
   TALLY_TRY(const Descriptor file, open_regular(path));
   struct stat facts {};
   if (::fstat(file.descriptor(), &facts) != 0) return unreadable(path, errno);
   // One byte more than the file size, so that the loop reaches the end without growing the buffer.
   const auto size = static_cast<std::uint64_t>(std::max<off_t>(facts.st_size, 0));
-  const SizeLimit limit = limit_of(max_bytes);
+  const SizeLimit limit = limit_of(limits);
   if (size > limit.bytes) return too_large(path.string(), limit);
   Bytes bytes(size + 1);
   std::size_t used = 0;
@@ -146,12 +146,12 @@ bool is_gzip(std::span<const std::byte> bytes) {
 }
 
 Result<Bytes> unpack_gzip(std::span<const std::byte> packed, const std::string& name,
-                          std::uint64_t max_bytes) {
+                          const ReadLimits& limits) {
   Inflater inflater;
   if (!inflater.ready())
     return Error{.code = ErrorCode::kExhausted, .message = name + ": no memory to unpack it"};
   z_stream& stream = inflater.stream();
-  const SizeLimit limit = unpacked_limit(packed.size(), max_bytes);
+  const SizeLimit limit = unpacked_limit(packed.size(), limits);
   Bytes result;
   std::size_t used = 0;
   std::size_t given = 0;  // bytes of `packed` passed to zlib
@@ -208,10 +208,17 @@ Result<std::string> first_bytes(const std::filesystem::path& path, std::size_t c
   return unpacked;
 }
 
-Result<Bytes> read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  TALLY_TRY(Bytes bytes, read_as_it_is(path, max_bytes));
+Result<Bytes> read_file(const std::filesystem::path& path, const ReadLimits& limits) {
+  TALLY_TRY(Bytes bytes, read_as_it_is(path, limits));
   if (!is_gzip(bytes)) return bytes;
-  return unpack_gzip(bytes, path.string(), max_bytes);
+  return unpack_gzip(bytes, path.string(), limits);
+}
+
+std::string memory_share_text(const char* share, int readers) {
+  if (readers == 1) return fmt::format("{} of the usable memory", share);
+  return fmt::format(
+      "{} of the memory that each of {} workers on this host may use: fewer workers need less",
+      share, readers);
 }
 
 }  // namespace tally::data

@@ -29,7 +29,7 @@ TEST(InputFile, PlainAndPackedReadTheSame) {
 
 TEST(InputFile, PackedFilesBehindEachOtherAreOne) {
   const std::string packed = gzip_of("one, ") + gzip_of("") + gzip_of("two");
-  const auto bytes = unpack_gzip(bytes_of(packed), "f", 100);
+  const auto bytes = unpack_gzip(bytes_of(packed), "f", {.max_bytes = 100});
   ASSERT_TRUE(bytes.has_value()) << bytes.error().message;
   EXPECT_EQ(text_of(*bytes), "one, two");
 }
@@ -37,7 +37,7 @@ TEST(InputFile, PackedFilesBehindEachOtherAreOne) {
 TEST(InputFile, PackedFileCutOffAnywhereIsCorrupt) {
   const std::string packed = gzip_of("a text of some length, some length, some length");
   for (std::size_t length = 2; length < packed.size(); ++length) {
-    const auto bytes = unpack_gzip(bytes_of(packed.substr(0, length)), "f", 1000);
+    const auto bytes = unpack_gzip(bytes_of(packed.substr(0, length)), "f", {.max_bytes = 1000});
     ASSERT_FALSE(bytes.has_value()) << length;
     EXPECT_EQ(bytes.error().code, ErrorCode::kCorrupt);
     EXPECT_EQ(bytes.error().message,
@@ -49,7 +49,7 @@ TEST(InputFile, PackedFileCutOffAnywhereIsCorrupt) {
 TEST(InputFile, DamagedPackedFileIsCorrupt) {
   std::string packed = gzip_of("a text of some length, some length, some length");
   packed[packed.size() - 6] = static_cast<char>(packed[packed.size() - 6] ^ 0x40);  // the CRC
-  const auto bytes = unpack_gzip(bytes_of(packed), "f", 1000);
+  const auto bytes = unpack_gzip(bytes_of(packed), "f", {.max_bytes = 1000});
   ASSERT_FALSE(bytes.has_value());
   EXPECT_NE(bytes.error().message.find("incorrect data check"), std::string::npos)
       << bytes.error().message;
@@ -58,18 +58,32 @@ TEST(InputFile, DamagedPackedFileIsCorrupt) {
 TEST(InputFile, LimitHoldsForWhatIsUnpacked) {
   const TestFolder folder;
   const auto file = folder.write_gzip("bomb.gz", std::string(10 << 20, 'x'));
-  const auto bytes = read_file(file, 1 << 20);
+  const auto bytes = read_file(file, {.max_bytes = 1 << 20});
   ASSERT_FALSE(bytes.has_value());
   EXPECT_EQ(bytes.error().code, ErrorCode::kExhausted);
-  EXPECT_EQ(read_file(folder.write("large", std::string(100, 'x')), 99).error().code,
+  EXPECT_EQ(read_file(folder.write("large", std::string(100, 'x')), {.max_bytes = 99}).error().code,
             ErrorCode::kExhausted);
+}
+
+// So many workers that the share of one is less than a file of 100 bytes.
+TEST(InputFile, WorkersOfAHostShareItsMemory) {
+  const TestFolder folder;
+  const auto file = folder.write("table", std::string(100, 'x'));
+  EXPECT_TRUE(read_file(file, {.readers = 8}).has_value());
+  const auto shared = read_file(file, {.readers = 2000000000});
+  ASSERT_FALSE(shared.has_value());
+  EXPECT_EQ(shared.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(shared.error().message.find("a third of the memory that each of 2000000000 workers "
+                                        "on this host may use: fewer workers need less"),
+            std::string::npos)
+      << shared.error().message;
 }
 
 TEST(InputFile, DecompressionBombIsRefusedByItsRatio) {
   const std::string member = gzip_of(std::string(1 << 20, 'a'));
   std::string packed;
   for (int i = 0; i < 80; ++i) packed += member;
-  const auto bytes = unpack_gzip(bytes_of(packed), "f", kMaxFileBytes);
+  const auto bytes = unpack_gzip(bytes_of(packed), "f", {});
   ASSERT_FALSE(bytes.has_value());
   EXPECT_EQ(bytes.error().message,
             "f: the content is more than 64MiB, far more than data pack into so few bytes; unpack "

@@ -57,13 +57,13 @@ std::vector<fs::path> test_part(const fs::path& file, TableFormat format) {
   return test_beside(file);
 }
 
-Result<KeyedRows> read_ratings(const fs::path& file) {
+Result<KeyedRows> read_ratings(const fs::path& file, int readers) {
   MovieGenres genres;
   if (const auto movies = found_in(file.parent_path(), "movies.csv")) {
-    TALLY_TRY(const Bytes bytes, read_file(*movies));
+    TALLY_TRY(const Bytes bytes, read_file(*movies, {.readers = readers}));
     TALLY_TRY(genres, parse_movies(bytes, movies->string()));
   }
-  TALLY_TRY(const Bytes bytes, read_file(file));
+  TALLY_TRY(const Bytes bytes, read_file(file, {.readers = readers}));
   return parse_ratings(bytes, file.string(), genres);
 }
 
@@ -96,7 +96,7 @@ struct Parts {
 
 Result<Parts> read_libsvm_parts(const Location& location) {
   const std::string name = location.train[0].string();
-  TALLY_TRY(const SparseRows train, read_libsvm(location.train[0]));
+  TALLY_TRY(const SparseRows train, read_libsvm(location.train[0], location.readers));
   const std::vector<double> classes = distinct(train.labels);
   if (classes.size() != 2)
     return invalid(fmt::format("{} has labels of {} kind{}: two are taken, such as -1 and 1", name,
@@ -104,14 +104,14 @@ Result<Parts> read_libsvm_parts(const Location& location) {
   Parts parts;
   TALLY_TRY(parts.train, keyed_rows_of(train, classes, name));
   if (location.test.empty()) return parts;
-  TALLY_TRY(const SparseRows test, read_libsvm(location.test[0]));
+  TALLY_TRY(const SparseRows test, read_libsvm(location.test[0], location.readers));
   TALLY_TRY(parts.test, keyed_rows_of(test, classes, location.test[0].string()));
   return parts;
 }
 
-Result<KeyedRows> read_table(TableFormat format, const fs::path& file) {
-  if (format == TableFormat::kMovieLens) return read_ratings(file);
-  TALLY_TRY(const Bytes bytes, read_file(file));
+Result<KeyedRows> read_table(TableFormat format, const fs::path& file, int readers = 1) {
+  if (format == TableFormat::kMovieLens) return read_ratings(file, readers);
+  TALLY_TRY(const Bytes bytes, read_file(file, {.readers = readers}));
   return format == TableFormat::kCriteo ? parse_criteo(bytes, file.string())
                                         : parse_adult(bytes, file.string());
 }
@@ -120,9 +120,9 @@ Result<Parts> read_parts(const Location& location) {
   TALLY_TRY(const TableFormat format, format_of(location.train[0]));
   if (format == TableFormat::kLibsvm) return read_libsvm_parts(location);
   Parts parts;
-  TALLY_TRY(parts.train, read_table(format, location.train[0]));
+  TALLY_TRY(parts.train, read_table(format, location.train[0], location.readers));
   if (!location.test.empty()) {
-    TALLY_TRY(parts.test, read_table(format, location.test[0]));
+    TALLY_TRY(parts.test, read_table(format, location.test[0], location.readers));
   }
   return parts;
 }

@@ -62,6 +62,21 @@ TEST(OpenKeyed, RatingsTakeTheGenresBesideThem) {
   EXPECT_EQ((*found)->size(), 2U);
 }
 
+// So many workers that the share of one is less than any of these files.
+TEST(OpenKeyed, WorkersOfAHostShareItsMemory) {
+  const TestFolder folder;
+  const auto sparse = folder.write("a.libsvm", "1 1:2\n-1 1:3\n");
+  const auto ratings = folder.write("ratings.csv", "userId,movieId,rating,timestamp\n1,2,4.0,9\n");
+  for (const auto& file : {sparse, ratings}) {
+    auto location = locate_keyed(file.string(), "");
+    ASSERT_TRUE(location.has_value()) << location.error().message;
+    location->readers = 2000000000;
+    const auto opened = open_keyed(*location, {});
+    ASSERT_FALSE(opened.has_value());
+    EXPECT_EQ(opened.error().code, ErrorCode::kExhausted) << opened.error().message;
+  }
+}
+
 TEST(OpenKeyed, WithoutATestPartATenthIsHeldOut) {
   const TestFolder folder;
   std::string text;

@@ -168,8 +168,8 @@ Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::str
   return rows;
 }
 
-Result<SparseRows> read_libsvm(const std::filesystem::path& file) {
-  TALLY_TRY(const Bytes bytes, read_file(file));
+Result<SparseRows> read_libsvm(const std::filesystem::path& file, int readers) {
+  TALLY_TRY(const Bytes bytes, read_file(file, {.readers = readers}));
   return parse_libsvm(bytes, file.string());
 }
 
@@ -182,16 +182,16 @@ bool looks_like_libsvm(std::string_view beginning) {
 
 Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::path>& train,
                                              const std::vector<std::filesystem::path>& test,
-                                             const Split& split) {
+                                             const Split& split, int readers) {
   TALLY_CHECK(train.size() == 1 && test.size() <= 1);
-  TALLY_TRY(SparseRows rows, read_libsvm(train[0]));
+  TALLY_TRY(SparseRows rows, read_libsvm(train[0], readers));
   std::vector<double> classes = classes_of(rows.labels);
   if (test.empty()) {
     auto indices = part_of(rows.labels.size(), split);
     return make_subset(std::make_unique<SparseDataset>(std::move(rows), std::move(classes)),
                        std::move(indices));
   }
-  TALLY_TRY(SparseRows held_out, read_libsvm(test[0]));
+  TALLY_TRY(SparseRows held_out, read_libsvm(test[0], readers));
   const std::uint32_t features = std::max(rows.features, held_out.features);
   rows.features = held_out.features = features;
   for (std::size_t i = 0; i < held_out.labels.size() && !classes.empty(); ++i)

@@ -29,7 +29,8 @@ struct SparseRows {
 // kCorrupt, with the offset, for an invalid number, index or row.
 Result<SparseRows> parse_libsvm(std::span<const std::byte> bytes, const std::string& name);
 
-Result<SparseRows> read_libsvm(const std::filesystem::path& file);
+// `readers` as in ReadOptions.
+Result<SparseRows> read_libsvm(const std::filesystem::path& file, int readers = 1);
 
 // True if a file with this beginning is in libsvm format.
 bool looks_like_libsvm(std::string_view beginning);
@@ -40,7 +41,7 @@ bool looks_like_libsvm(std::string_view beginning);
 // training file; otherwise they are float32 targets.
 Result<std::unique_ptr<Dataset>> open_libsvm(const std::vector<std::filesystem::path>& train,
                                              const std::vector<std::filesystem::path>& test,
-                                             const Split& split);
+                                             const Split& split, int readers = 1);
 
 // Opens rows for a model that was trained on vectors of `features` numbers and the labels
 // `classes`; none: its targets are numbers. kCorrupt, with the row, for an index above `features`,

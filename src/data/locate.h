@@ -16,6 +16,7 @@ struct Location {
   std::vector<std::filesystem::path> train;
   std::vector<std::filesystem::path> test;
   const CatalogEntry* known = nullptr;  // set if the dataset was found by its catalog name
+  int readers = 1;                      // as in ReadOptions
 };
 
 // Finds a dataset by catalog name (in CACHE/NAME, or where Debian installs it) or by path. For a

@@ -83,11 +83,11 @@ Result<std::unique_ptr<Dataset>> open_idx(const Location& location, const OpenOp
       &files != &location.train && location.known == nullptr && !location.train.empty();
   if (other_part) {
     TALLY_TRY(const PixelSamples training,
-              read_idx(location.train[0], location.train[1], std::nullopt));
+              read_idx(location.train[0], location.train[1], std::nullopt, location.readers));
     TALLY_TRY(classes, count_classes(training.labels, location.train[1].string()));
     if (options.normalise) pixels.scale = measure_scale(training);
   }
-  TALLY_TRY(PixelSamples samples, read_idx(files[0], files[1], classes));
+  TALLY_TRY(PixelSamples samples, read_idx(files[0], files[1], classes, location.readers));
   if (!classes) {
     TALLY_TRY(classes, count_classes(samples.labels, files[1].string()));
   }
@@ -105,7 +105,7 @@ Result<std::unique_ptr<Dataset>> open_cifar(const Location& location, const Open
   // The format belongs to CIFAR-10, so use its classes, mean and deviation for any files.
   Location known = location;
   known.known = find_in_catalog("cifar10");
-  TALLY_TRY(PixelSamples samples, read_cifar(files));
+  TALLY_TRY(PixelSamples samples, read_cifar(files, location.readers));
   if (options.normalise) pixels.scale = scale_of(known, samples);
   return own_part(location,
                   make_pixel_dataset(std::move(samples), class_names(known, kCifarClasses), pixels),
@@ -148,15 +148,17 @@ Result<std::unique_ptr<Dataset>> open_location(const Location& location,
                         .context = options.context == 0 ? kDefaultContext : options.context,
                         .validation = split_of(options).validation,
                         .train = options.train,
+                        .readers = location.readers,
                         .augment = options.augment && options.train});
     case Kind::kCsv:
       return open_csv(location.train, location.test,
                       {.split = split_of(options),
                        .target_column = options.read.target_column,
                        .target = options.read.target,
+                       .readers = location.readers,
                        .standardise = options.normalise});
     case Kind::kLibsvm:
-      return open_libsvm(location.train, location.test, split_of(options));
+      return open_libsvm(location.train, location.test, split_of(options), location.readers);
     case Kind::kMovieLens: {
       TALLY_TRY(std::unique_ptr<Dataset> ratings, open_keyed(location, split_of(options)));
       return ratings;

@@ -50,6 +50,22 @@ TEST(Open, IdxFolderHasItsParts) {
             10U);
 }
 
+// So many workers that the share of one is less than any of these files.
+TEST(Open, EveryKindCountsTheWorkersThatShareTheMemory) {
+  const TestFolder folder;
+  write_idx(folder, "d/", 3);
+  folder.write("t.csv", "a,b,y\n1,2,3\n2,3,4\n");
+  folder.write("t.libsvm", "1 1:2\n-1 1:3\n");
+  folder.write("t.txt", std::string(1000, 'a'));
+  folder.write("c.bin", std::string(kCifarRecordBytes, '\1'));
+  for (const char* const name : {"d", "t.csv", "t.libsvm", "t.txt", "c.bin"}) {
+    const auto opened = open_dataset((folder.path() / name).string(), "",
+                                     {.context = 5, .read = {.readers = 2000000000}});
+    ASSERT_FALSE(opened.has_value()) << name;
+    EXPECT_EQ(opened.error().code, ErrorCode::kExhausted) << opened.error().message;
+  }
+}
+
 TEST(Open, LabelThatTheTrainingPartDoesNotHaveIsCorrupt) {
   const TestFolder folder;
   write_idx(folder, "", 4);

@@ -98,9 +98,10 @@ Result<int> count_classes(const std::vector<std::uint8_t>& labels, const std::st
 }
 
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
-                              const std::filesystem::path& labels, std::optional<int> classes) {
-  TALLY_TRY(const Bytes image_bytes, read_file(images));
-  TALLY_TRY(const Bytes label_bytes, read_file(labels));
+                              const std::filesystem::path& labels, std::optional<int> classes,
+                              int readers) {
+  TALLY_TRY(const Bytes image_bytes, read_file(images, {.readers = readers}));
+  TALLY_TRY(const Bytes label_bytes, read_file(labels, {.readers = readers}));
   return parse_idx({image_bytes, images.string()}, {label_bytes, labels.string()}, classes);
 }
 
@@ -135,10 +136,10 @@ Result<void> parse_cifar(std::span<const std::byte> bytes, const std::string& na
   return {};
 }
 
-Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files) {
+Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files, int readers) {
   PixelSamples samples;
   for (const std::filesystem::path& file : files) {
-    TALLY_TRY(const Bytes bytes, read_file(file));
+    TALLY_TRY(const Bytes bytes, read_file(file, {.readers = readers}));
     TALLY_TRY(parse_cifar(bytes, file.string(), samples));
   }
   return samples;

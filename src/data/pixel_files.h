@@ -13,10 +13,11 @@ namespace tally::data {
 // header and optionally gzip-compressed. Only the element type byte is supported, which all
 // datasets of the family use.
 
-// Reads images and labels. With `classes`, all labels must be below it; without it any label is
+// Reads images and labels; `readers` as in ReadOptions. With `classes`, all labels must be below it; without it any label is
 // valid. kCorrupt for any violation of the format.
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
-                              const std::filesystem::path& labels, std::optional<int> classes);
+                              const std::filesystem::path& labels, std::optional<int> classes,
+                              int readers = 1);
 
 // Reads images only; all labels are 0.
 Result<PixelSamples> read_idx_images(const std::filesystem::path& images);
@@ -37,7 +38,7 @@ inline constexpr int kCifarClasses = 10;
 
 // Reads the records of all files (.bin, optionally gzip-compressed) in the given order. kCorrupt if
 // a file is empty, is no whole number of records, or has a label above 9.
-Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files);
+Result<PixelSamples> read_cifar(const std::vector<std::filesystem::path>& files, int readers = 1);
 
 // Appends the records of one file in memory to `samples`; messages use `name`.
 Result<void> parse_cifar(std::span<const std::byte> bytes, const std::string& name,

@@ -53,6 +53,7 @@ Result<Location> locate_parts(const std::string& name_or_path, const fs::path& c
                               const ReadOptions& read, Locate find) {
   TALLY_TRY(Location location, find(name_or_path, cache));
   TALLY_TRY(check_kind(name_or_path, location.kind, read));
+  location.readers = read.readers;
   if (read.validation) location.test.clear();
   if (read.test.empty()) return location;
   TALLY_TRY(const Location other, find(read.test, cache));

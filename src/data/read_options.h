@@ -25,6 +25,9 @@ struct ReadOptions {
   std::optional<double> validation;
   // Path of a file or folder of the same kind, which becomes the test part; empty: none.
   std::string test;
+  // Processes of this host that hold the data at the same time, such as the workers of a job. Each
+  // may use its share of the memory; the content of the data does not depend on it.
+  int readers = 1;
 };
 
 // Returns locate() or locate_keyed(), which have this signature, with the test part that `read`

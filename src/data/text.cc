@@ -130,19 +130,20 @@ struct WholeText {
 };
 
 // Reads and concatenates the files.
-Result<WholeText> read_texts(const std::vector<std::filesystem::path>& files, TextLevel level) {
+Result<WholeText> read_texts(const std::vector<std::filesystem::path>& files,
+                             const TextOptions& options) {
   WholeText whole;
   if (files.size() == 1) {
     whole.name = files[0].string();
-    TALLY_TRY(whole.bytes, read_file(files[0]));
+    TALLY_TRY(whole.bytes, read_file(files[0], {.readers = options.readers}));
     return whole;
   }
   // Check each file separately, so that an error names the file.
   whole.name =
       fmt::format("{} files from {} on", files.size(), files.empty() ? "none" : files[0].string());
   for (const std::filesystem::path& file : files) {
-    TALLY_TRY(const Bytes text, read_file(file));
-    TALLY_TRY(own_symbols_of(text, file.string(), level));
+    TALLY_TRY(const Bytes text, read_file(file, {.readers = options.readers}));
+    TALLY_TRY(own_symbols_of(text, file.string(), options.level));
     if (whole.bytes.size() + text.size() > kMaxFileBytes)
       return make_error(ErrorCode::kExhausted, "{}: the texts so far have more than {} bytes",
                         file.string(), kMaxFileBytes);
@@ -177,7 +178,7 @@ Result<std::unique_ptr<Dataset>> open_text(const std::vector<std::filesystem::pa
                                            const std::vector<std::filesystem::path>& test,
                                            const TextOptions& options) {
   TALLY_TRY(check_context(options));
-  TALLY_TRY(const WholeText whole, read_texts(train, options.level));
+  TALLY_TRY(const WholeText whole, read_texts(train, options));
   if (test.empty()) return make_text(whole.bytes, whole.name, options);
   TALLY_TRY(Symbols symbols, own_symbols_of(whole.bytes, whole.name, options.level));
   if (!options.train) return open_text_like(test, symbols.alphabet, options.level, options.context);

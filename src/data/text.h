@@ -26,6 +26,7 @@ struct TextOptions {
   std::int64_t context = kDefaultContext;  // symbols per window
   double validation = 0.1;                 // fraction to hold out without test files, at the end
   bool train = true;                       // true: the beginning; false: the held-out end
+  int readers = 1;                         // as in ReadOptions
   bool augment = false;                    // add a random offset below `context` to each window
 };
 

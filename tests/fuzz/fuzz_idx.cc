@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else {
     TALLY_CHECK(samples.error().code == tally::ErrorCode::kCorrupt);
   }
-  if (const auto bytes = unpack_gzip(input, "packed", 1 << 20); bytes.has_value())
+  if (const auto bytes = unpack_gzip(input, "packed", {.max_bytes = 1 << 20}); bytes.has_value())
     TALLY_CHECK(bytes->size() <= 1 << 20);
   return 0;
 }
