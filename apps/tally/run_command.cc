@@ -39,6 +39,7 @@ Environment of each rank:
   TALLY_SECRET_FILE             secret of the job, readable by you only; removed with the job
   TALLY_JOB, TALLY_GENERATION   name; generation (1, 1001, ...)
   TALLY_RESTART                 restarts so far
+  TALLY_RUN                     name of this run: the same after a restart, new for each job
   TALLY_COORDINATOR             address of the coordinator
   TALLY_HEARTBEAT               seconds between reports to it
   TALLY_DIRECTORY               with --servers: HOST:PORT of the parameter servers' directory

@@ -196,8 +196,11 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   options.command = shell_text(words);
   const auto joins = launch::is_rank();
   if (!joins) return refuse(joins.error());
-  // After a restart of the job its newest checkpoint is the state of the training.
-  if (*joins && launch::is_restart() && !options.checkpoint.empty()) options.resume = "auto";
+  // After a restart of the job its newest checkpoint is the state of the training. Before the job
+  // has begun to write there, the folder only has checkpoints of earlier runs.
+  if (*joins && launch::is_restart() && !options.checkpoint.empty() &&
+      checkpoint::last_run(options.checkpoint) == launch::run_name())
+    options.resume = "auto";
   if (*joins) return run_worker(options, recipe);
   set_threads(1);
   WorkerCounts workers{.here = 0};

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
+#include "apps/tally/launch/launcher.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
@@ -105,7 +106,10 @@ checkpoint::Writer& Training::writer() {
   Communicator& world = has_servers() ? alone_.front()->world() : with_.job.world();
   writer_ = or_throw(checkpoint::Writer::make(
       world,
-      {.folder = with_.options.checkpoint, .keep = with_.options.keep, .begin_step = done_.steps}));
+      {.folder = with_.options.checkpoint,
+       .keep = with_.options.keep,
+       .begin_step = done_.steps,
+       .run = launch::run_name()}));
   if (has_servers())
     snapshots_ = std::make_unique<adapter::RowSnapshotRetention>(
         with_.options.checkpoint, snapshots_folder(with_.options.checkpoint));

@@ -55,6 +55,9 @@ struct WriterOptions {
   // make() renames them to old-step-..., so that find_latest() does not return them after a restart
   // of the job. Without a value they are renamed after the first save.
   std::optional<std::uint64_t> begin_step = {};
+  // Name of the run that writes, which stays the same when its job is restarted. make() stores it
+  // after the renames above, see last_run(). Empty: none.
+  std::string run = {};
   // Limit of one save on all ranks.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
 };
@@ -125,6 +128,11 @@ Result<std::filesystem::path> find_latest(const std::filesystem::path& folder);
 // Lists the steps of all checkpoints in a folder in ascending order, damaged ones included. Empty
 // if the folder does not exist.
 std::vector<std::uint64_t> list_steps(const std::filesystem::path& folder);
+
+// The run (WriterOptions::run) whose writer was made last for this folder; empty if there was none.
+// A restarted job continues from the newest checkpoint if this is its own run: before that, the
+// folder only has checkpoints of earlier runs.
+std::string last_run(const std::filesystem::path& folder);
 
 // FOLDER/step-0000000120
 std::filesystem::path path_of(const std::filesystem::path& folder, std::uint64_t step);

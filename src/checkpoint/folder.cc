@@ -4,6 +4,7 @@
 //   .step-0000000120.part  being written; publish() renames it
 //   .step-0000000120.old   being removed
 //   old-step-0000000120    set aside by retain(); then old-step-0000000120.2, ...
+//   .run                   the run that writes, see last_run()
 //
 // Only complete checkpoints have a name of the first form, also after a crash. remove_leftovers()
 // removes the .part and .old folders of killed writers.
@@ -97,6 +98,8 @@ Result<void> check_whole(const fs::path& path) {
 
 constexpr const char* kLockFile = ".lock";
 constexpr std::uint64_t kMaxLockBytes = 1024;
+constexpr const char* kRunFile = ".run";
+constexpr std::uint64_t kMaxRunBytes = 4096;
 
 std::string own_text() {
   std::array<char, 256> host{};
@@ -194,6 +197,22 @@ Result<fs::path> find_latest(const fs::path& folder) {
           : fmt::format("the newest whole one is {}: --resume={}", name_of_step(*good), *good);
   return make_error(whole.error().code, "the newest checkpoint is damaged: {}; {}",
                     whole.error().message, advice);
+}
+
+std::string last_run(const fs::path& folder) {
+  const auto run = read_text(folder / kRunFile, kMaxRunBytes);
+  return run.has_value() ? *run : std::string();
+}
+
+Result<void> store_run(const fs::path& folder, const std::string& run) {
+  if (last_run(folder) == run) return {};
+  const fs::path written = folder / fmt::format("{}{}", kRunFile, kPartEnd);
+  std::error_code error;
+  fs::remove(written, error);
+  TALLY_TRY(write_text(written, run));
+  fs::rename(written, folder / kRunFile, error);
+  if (error) return system_error(written, "cannot be renamed", error.value());
+  return {};
 }
 
 std::string FolderLock::text_in(const fs::path& folder) {

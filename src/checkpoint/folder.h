@@ -37,6 +37,9 @@ Result<void> retain(const std::filesystem::path& folder, const Retention& retent
 // Removes the temporary folders of writers that were killed.
 Result<void> remove_leftovers(const std::filesystem::path& folder);
 
+// Stores the name for last_run(), unless it is already there.
+Result<void> store_run(const std::filesystem::path& folder, const std::string& run);
+
 // Exclusive lock of the folder for one job. kRefused names the holder.
 class FolderLock final {
  public:

@@ -162,6 +162,7 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
       if (step > *options.begin_step) abandoned.set_aside.push_back(step);
     TALLY_TRY(retain(options.folder, abandoned));
   }
+  TALLY_TRY(store_run(options.folder, options.run));
   TALLY_TRY(sync_folder(options.folder));
   return lock;
 }

@@ -82,6 +82,18 @@ TEST_P(Saving, CheckpointsBeyondTheFirstStepAreSetAsideBeforeTheFirstSave) {
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "old-step-0000000030"));
 }
 
+// A job that is restarted knows by its name whether it has begun to write.
+TEST_P(Saving, AWriterLeavesTheNameOfItsRun) {
+  EXPECT_EQ(last_run(folder_.path()), "");
+  for (const char* const run : {"first", "second", "second"}) {
+    run_ranks(Network::kInProcess, GetParam(), [&](Job& job) {
+      const auto writer = Writer::make(job.world(), {.folder = folder_.path(), .run = run});
+      EXPECT_TRUE(writer.has_value()) << to_string(writer.error());
+    });
+    EXPECT_EQ(last_run(folder_.path()), run);
+  }
+}
+
 TEST_P(Saving, DestroyedWriterHasFinishedItsSave) {
   const int ranks = GetParam();
   run_ranks(Network::kInProcess, ranks, [&](Job& job) {

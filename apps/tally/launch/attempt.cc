@@ -95,6 +95,7 @@ Variables Attempt::common_variables() const {
   process::set_variable(variables, "TALLY_JOB", options_.job);
   process::set_variable(variables, "TALLY_GENERATION", std::to_string(start_.generation));
   process::set_variable(variables, "TALLY_RESTART", std::to_string(start_.restart));
+  process::set_variable(variables, "TALLY_RUN", start_.run);
   for (const auto& [name, value] : watch_variables_) process::set_variable(variables, name, value);
   if (options_.lost_peer_code != 0)
     process::set_variable(variables, "TALLY_LOST_PEER_CODE",

@@ -19,6 +19,7 @@
 #include "apps/tally/launch/rank_output.h"
 #include "base/errors.h"
 #include "base/units.h"
+#include "group/host.h"
 #include "group/secret_text.h"
 
 namespace tally::launch {
@@ -91,6 +92,13 @@ int report(const AttemptEnd& end, const LaunchOptions& options, const Attempt::S
   return kTroubleExitCode;
 }
 
+// The time keeps the name unique when the system reuses a process id.
+std::string fresh_run_name() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return fmt::format("{}-{}-{}", group::host_name(), ::getpid(),
+                     std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
 int run_attempts(const LaunchOptions& options, JobConsole& console, LaunchSignals& signals,
                  const Bystanders& bystanders) {
   const auto output = RankOutput::open(options, console);
@@ -99,6 +107,7 @@ int run_attempts(const LaunchOptions& options, JobConsole& console, LaunchSignal
     console.say((output ? secret.error() : output.error()).message);
     return kTroubleExitCode;
   }
+  const std::string run = fresh_run_name();
   RankWatch watch(options, console);
   const Attempt::Surroundings with{console, signals, **output, watch, bystanders};
   const Deadline by =
@@ -107,6 +116,7 @@ int run_attempts(const LaunchOptions& options, JobConsole& console, LaunchSignal
     (*output)->begin();
     const JobStart start{.generation = 1 + kGenerationsPerStart * static_cast<unsigned>(restart),
                          .restart = restart,
+                         .run = run,
                          .secret = *secret};
     const AttemptEnd end = Attempt(options, start, with, by).run();
     const int code = report(end, options, with);
@@ -163,6 +173,11 @@ Result<bool> is_rank() {
 bool is_restart() {
   const char* const restarts = std::getenv("TALLY_RESTART");
   return restarts != nullptr && std::string_view(restarts) != "0";
+}
+
+std::string run_name() {
+  const char* const run = std::getenv("TALLY_RUN");
+  return run != nullptr ? run : "";
 }
 
 }  // namespace tally::launch

@@ -19,6 +19,7 @@ namespace tally::launch {
 struct JobStart {
   std::uint32_t generation = 1;
   int restart = 0;
+  std::string run;  // the same after each restart, and different for each job
   Secret secret;
   std::string own_address = {};  // address of this machine for the hosts of the job
 };
@@ -117,5 +118,8 @@ std::chrono::milliseconds silence_limit_of(Duration lost_after);
 Result<bool> is_rank();
 // Whether `tally run` or a command that starts its own workers has started this rank again.
 bool is_restart();
+// The name of this run of a job, by the same launchers: it stays after a restart, and no other job
+// has it. Empty without such a launcher.
+std::string run_name();
 
 }  // namespace tally::launch

@@ -135,6 +135,24 @@ TEST_F(TrainResume, ARestartGoesOnFromTheNewestCheckpointWithTheSameBits) {
   EXPECT_TRUE(contents_of(step("restarted", later) + "/model.safetensors") == expected);
 }
 
+// The first start fails before any rank has come to the folder, which has a checkpoint of an earlier
+// run.
+TEST_F(TrainResume, ARestartBeforeTheFirstSaveBeginsAgain) {
+  fs::create_directories(step("saved", 900));
+  const std::string script = fmt::format(
+      "[ $TALLY_RESTART = 1 ] || exit 9; exec {} train mlp --data {} --width 8 --steps 5 "
+      "--eval-every never --checkpoint {}",
+      TALLY_PROGRAM, folder_.table(100), folder_.file("saved"));
+  Child tally({.command = {TALLY_PROGRAM, "run", "-n", "2", "--max-restarts", "1", "--", "/bin/sh",
+                           "-c", script},
+               .variables = {{"TMPDIR", folder_.file("tmp")}}});
+  EXPECT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.errors(), HasSubstr("restart 1 of 1"));
+  EXPECT_THAT(tally.output(), HasSubstr("completed after 5 steps"));
+  EXPECT_TRUE(fs::exists(step("saved", 5)));
+  EXPECT_TRUE(fs::exists(folder_.file("saved") + "/old-step-0000000900"));
+}
+
 // A limit of the file size stands for a full disk. Without shared memory, whose files are larger.
 TEST_F(TrainResume, ALastCheckpointThatCannotBeWrittenIsAnError) {
   const std::string command = fmt::format(
