@@ -1,8 +1,9 @@
-// One step takes the next samples_per_step() positions of the epoch; the last step may have fewer.
+// One step takes the next per_step() positions of the epoch; the last step may have fewer.
 // part_of() gives each rank its part of the step:
 //
 //   kReplicate   the whole step
-//   kStream      batch r of the step; the last batches may be short or empty
+//   kStream      batch r of the step, of per_step / workers positions, rounded up; the last batches
+//                may be short or empty
 //   kPartition   count / workers positions, and one more for the first count % workers ranks
 //
 // permutation_of() maps positions to sample indices; without it the position is the index.
@@ -26,6 +27,13 @@ struct Range {
   std::uint64_t count = 0;
 };
 
+// Samples of a whole step.
+std::uint64_t per_step(const OrderOptions& options) {
+  if (options.strategy == Strategy::kReplicate) return options.batch;
+  if (options.step > 0) return options.step;
+  return options.batch * static_cast<std::uint64_t>(options.workers);
+}
+
 // The part of options.rank in the samples of one step.
 Range part_of(const OrderOptions& options, Range step) {
   const auto workers = static_cast<std::uint64_t>(options.workers);
@@ -34,8 +42,9 @@ Range part_of(const OrderOptions& options, Range step) {
     case Strategy::kReplicate:
       return step;
     case Strategy::kStream: {
-      const std::uint64_t before = std::min(rank * options.batch, step.count);
-      return {step.first + before, std::min(options.batch, step.count - before)};
+      const std::uint64_t batch = (per_step(options) + workers - 1) / workers;
+      const std::uint64_t before = std::min(rank * batch, step.count);
+      return {step.first + before, std::min(batch, step.count - before)};
     }
     case Strategy::kPartition:
       break;
@@ -67,19 +76,14 @@ Order::Order(const OrderOptions& options) : options_(options) {
   TALLY_CHECK(options.workers > 0 && options.rank >= 0 && options.rank < options.workers);
 }
 
-std::uint64_t Order::samples_per_step() const {
-  if (options_.strategy == Strategy::kReplicate) return options_.batch;
-  return options_.batch * static_cast<std::uint64_t>(options_.workers);
-}
-
 std::uint64_t Order::steps_per_epoch() const {
-  const std::uint64_t per_step = samples_per_step();
-  return options_.size / per_step + (options_.size % per_step != 0 ? 1 : 0);
+  const std::uint64_t samples = per_step(options_);
+  return options_.size / samples + (options_.size % samples != 0 ? 1 : 0);
 }
 
 std::vector<std::uint64_t> Order::next() {
   const std::uint64_t left = options_.size - position_.samples;
-  const Range step{position_.samples, std::min(left, samples_per_step())};
+  const Range step{position_.samples, std::min(left, per_step(options_))};
   const Range part = part_of(options_, step);
   const std::optional<Permutation> permutation = permutation_of(options_, position_.epoch);
   std::vector<std::uint64_t> indices(part.count);
@@ -103,6 +107,18 @@ Result<void> Order::seek(const Position& position) {
   position_ = epoch_done ? Position{position.epoch + 1, 0} : position;
   at_epoch_end_ = false;
   return {};
+}
+
+std::uint64_t Order::samples_until(const Position& end) const {
+  std::uint64_t samples = 0;
+  for (Position at = position_; at < end && options_.size > 0;) {
+    const std::uint64_t stop = at.epoch < end.epoch ? options_.size : end.samples;
+    const Range step{at.samples, std::min(stop - at.samples, per_step(options_))};
+    samples += part_of(options_, step).count;
+    at.samples += step.count;
+    if (at.samples == options_.size) at = {at.epoch + 1, 0};
+  }
+  return samples;
 }
 
 }  // namespace tally::data

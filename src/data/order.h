@@ -1,4 +1,5 @@
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,7 @@ struct Position {
   std::uint64_t epoch = 0;
   // Finished samples of this epoch: of all workers together, or with kReplicate of each worker.
   std::uint64_t samples = 0;
-  friend bool operator==(const Position&, const Position&) = default;
+  friend auto operator<=>(const Position&, const Position&) = default;
 };
 
 struct OrderOptions {
@@ -29,7 +30,10 @@ struct OrderOptions {
   std::uint64_t size = 0;   // number of samples in the dataset
   std::uint64_t seed = 1;   // equal on all workers
   std::uint64_t batch = 1;  // samples per worker and step
-  bool shuffle = true;      // unused by kStream
+  // Samples of a step of all workers together, which divide them; 0: workers * batch. Workers that
+  // continue without others keep the steps of all of them with it. Unused by kReplicate.
+  std::uint64_t step = 0;
+  bool shuffle = true;  // unused by kStream
   Rank rank = 0;
   int workers = 1;
 };
@@ -41,8 +45,8 @@ struct OrderOptions {
 // with batch B therefore see in each step the same samples as one worker with batch N * B. The last
 // step divides the rest evenly: parts differ by at most one sample and may be empty.
 // kReplicate: the permutation depends on seed, epoch and rank, and each worker visits all of it.
-// kStream: file order; worker r takes every workers-th batch. The last batch may be shorter, and
-// the workers after it get an empty one.
+// kStream: file order; worker r takes the r-th batch of each step. The last batch may be shorter,
+// and the workers after it get an empty one.
 //
 // Threads: one at a time.
 class Order final {
@@ -62,12 +66,12 @@ class Order final {
   // Continues from a position saved with any number of workers and any batch size. kInvalid if the
   // dataset has fewer samples than the position.
   Result<void> seek(const Position& position);
+  // Samples of this worker in the steps from the position up to `end`; 0 if `end` is not after it.
+  std::uint64_t samples_until(const Position& end) const;
 
   const OrderOptions& options() const { return options_; }
 
  private:
-  std::uint64_t samples_per_step() const;
-
   OrderOptions options_;
   Position position_;
   bool at_epoch_end_ = false;

@@ -229,5 +229,44 @@ TEST(Strategy, HasTheWordOfThePlan) {
   EXPECT_EQ(to_string(Strategy::kStream), "stream");
 }
 
+// Two of three workers go on with the steps of all three.
+TEST(Order, FewerWorkersWithTheSameStepReadTheSameSamples) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kStream}) {
+    SCOPED_TRACE(to_string(strategy));
+    const OrderOptions options{.strategy = strategy, .size = 100, .batch = 5};
+    Crew three(3, options);
+    OrderOptions shared = options;
+    shared.step = 15;
+    Crew two(2, shared);
+    EXPECT_EQ(two.first().steps_per_epoch(), three.first().steps_per_epoch());
+    for (int step = 0; step < 15; ++step) {
+      const std::vector<Indices> parts = two.parts();
+      Indices read = parts[0];
+      read.insert(read.end(), parts[1].begin(), parts[1].end());
+      EXPECT_EQ(read, three.step()) << step;
+      EXPECT_LE(parts[0].size(), 8U);
+      EXPECT_LE(parts[1].size(), 8U);
+    }
+    EXPECT_EQ(two.first().position(), three.first().position());
+  }
+}
+
+TEST(Order, SamplesUntilAPositionAreThoseThatNextReturns) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kReplicate, Strategy::kStream}) {
+    SCOPED_TRACE(to_string(strategy));
+    for (const int rank : {0, 1, 2}) {
+      Order order({.strategy = strategy, .size = 47, .batch = 4, .rank = rank, .workers = 3});
+      order.next();
+      const Order begin = order;
+      std::uint64_t read = 0;
+      for (int step = 0; step < 20; ++step) {
+        EXPECT_EQ(begin.samples_until(order.position()), read) << step;
+        read += order.next().size();
+      }
+      EXPECT_EQ(order.samples_until(begin.position()), 0U);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tally::data
