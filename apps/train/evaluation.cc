@@ -83,15 +83,15 @@ std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, s
   return all;
 }
 
-std::optional<double> auc_of(const Job& job, Trainer& trainer, const ScoredPart& part) {
-  std::vector<double> counts(static_cast<std::size_t>(job.size()), 0.0);
-  const auto rank = static_cast<std::size_t>(job.rank());
-  counts[rank] = static_cast<double>(part.scores.size());
+std::optional<double> auc_of(const EvaluatorPlace& here, Trainer& trainer, const ScoredPart& part) {
+  std::vector<double> counts(static_cast<std::size_t>(here.workers), 0.0);
+  const auto place = static_cast<std::size_t>(here.place);
+  counts[place] = static_cast<double>(part.scores.size());
   counts = trainer.sum(std::move(counts));
   std::size_t begin = 0;
   std::size_t size = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    if (i == rank) begin = size;
+    if (i == place) begin = size;
     size += static_cast<std::size_t>(counts[i]);
   }
   const std::vector<double> scores = gathered(trainer, part.scores, begin, size);
@@ -116,8 +116,8 @@ Score evaluate_alone(recipes::Model& model, const data::Dataset& dataset, recipe
   return score;
 }
 
-Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparation& prepared,
-               const TrainOptions& options, const at::Device& device) {
+Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& model,
+               const Preparation& prepared, const TrainOptions& options, const at::Device& device) {
   trainer.synchronise_buffers();
   model.eval();
   const ScoredPart part = judge_part(model, *prepared.test,
@@ -125,14 +125,14 @@ Score evaluate(Job& job, Trainer& trainer, recipes::Model& model, const Preparat
                                       .batch = options.batch,
                                       .loader_threads = options.loader_threads,
                                       .bfloat16 = options.precision == "bfloat16",
-                                      .rank = job.rank(),
-                                      .workers = job.size()},
+                                      .rank = here.place,
+                                      .workers = here.workers},
                                      device);
   model.train();
   const recipes::Judgement& own = part.all;
   const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});
   Score score = score_of(prepared.task, {sums[0], sums[1], sums[2]});
-  if (prepared.task == recipes::Task::kBinary) score.auc = auc_of(job, trainer, part);
+  if (prepared.task == recipes::Task::kBinary) score.auc = auc_of(here, trainer, part);
   return score;
 }
 

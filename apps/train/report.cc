@@ -55,8 +55,11 @@ std::string tiles_html(const TrainingRecord& record) {
   html += tile_html("steps", count_text(static_cast<double>(record.steps)),
                     fmt::format("{} epochs, {} {}", number_text(record.epochs),
                                 count_text(static_cast<double>(record.samples)), record.unit));
+  const std::string parameters = count_text(static_cast<double>(record.parameters)) + " parameters";
   html += tile_html("workers", fmt::format("{}", record.workers),
-                    count_text(static_cast<double>(record.parameters)) + " parameters");
+                    record.lost_workers.empty()
+                        ? parameters
+                        : fmt::format("{} lost; {}", record.lost_workers.size(), parameters));
   return html + "</section>\n";
 }
 
@@ -65,6 +68,19 @@ std::string events_html(const TrainingRecord& record) {
   for (const RecordEvent& event : record.events)
     rows.push_back({"step " + count_text(static_cast<double>(event.step)), event.text});
   return rows_html("Events", "wide", rows);
+}
+
+// Empty if no worker was lost.
+std::string lost_html(const TrainingRecord& record) {
+  std::vector<RecordRow> rows;
+  for (const LostWorker& lost : record.lost_workers)
+    rows.push_back({fmt::format("worker {}", lost.rank), lost_text(lost)});
+  if (!rows.empty())
+    rows.push_back(
+        {"not trained on", fmt::format("at most {} samples, {}",
+                                       count_text(static_cast<double>(lost_samples(record))),
+                                       percent_text(lost_share(record)))});
+  return rows_html("Lost workers", "wide", rows);
 }
 
 // Empty if all gradients were applied and none was stale.
@@ -93,6 +109,25 @@ std::string head_html(const TrainingRecord& record, const std::string& title) {
 
 }  // namespace
 
+std::uint64_t lost_samples(const TrainingRecord& record) {
+  std::uint64_t samples = 0;
+  for (const LostWorker& lost : record.lost_workers) samples += lost.samples;
+  return samples;
+}
+
+double lost_share(const TrainingRecord& record) {
+  const std::uint64_t lost = lost_samples(record);
+  if (lost == 0) return 0;
+  return static_cast<double>(lost) / static_cast<double>(lost + record.samples);
+}
+
+std::string lost_text(const LostWorker& worker) {
+  return fmt::format(
+      "worker {} was lost after step {}; up to step {}, at most {} samples of its share were not "
+      "trained on",
+      worker.rank, worker.after_step, worker.until_step, worker.samples);
+}
+
 std::string report_html(const TrainingRecord& record) {
   const std::string title =
       record.data.empty() ? record.recipe : record.recipe + " on " + record.data;
@@ -104,6 +139,7 @@ std::string report_html(const TrainingRecord& record) {
   // Two cards fit side by side: with an even number of charts the row is full.
   html += rows_html("Configuration", charts.size() % 2 == 0 ? "wide" : "", record.configuration);
   html += time_bars_html(record.times);
+  html += lost_html(record);
   html += policy_html(record);
   html += events_html(record);
   if (!record.final_text.empty())

@@ -47,6 +47,15 @@ struct RecordEvent {
   std::string text;
 };
 
+// A worker that died while the others went on. The others divided its data from `until_step` on.
+struct LostWorker {
+  Rank rank = 0;
+  std::uint64_t after_step = 0;  // the last step at which it met the others
+  std::uint64_t until_step = 0;  // the step at which the others met without it
+  std::uint64_t samples = 0;     // of its share between the two: at most so many were not used
+  friend bool operator==(const LostWorker&, const LostWorker&) = default;
+};
+
 // The record of a training, while it runs or afterwards. A plain value.
 struct TrainingRecord {
   std::string recipe;            // "lenet"
@@ -58,7 +67,7 @@ struct TrainingRecord {
   std::uint64_t parameters = 0;  // trainable parameters
   std::uint64_t steps = 0;
   double epochs = 0;
-  std::uint64_t samples = 0;         // of all workers
+  std::uint64_t samples = 0;         // that all workers have trained on
   Duration elapsed{};                // of the training itself, evaluations included
   std::optional<double> train_loss;  // the last ones
   std::optional<double> test_loss;
@@ -69,7 +78,8 @@ struct TrainingRecord {
   std::string command;                   // the command line, as a shell reads it
   std::vector<RecordRow> configuration;  // in the order of display
   std::vector<RecordPoint> points;       // by step, ascending
-  std::vector<WorkerTimes> times;        // by rank
+  std::vector<WorkerTimes> times;        // by rank; lost workers have none
+  std::vector<LostWorker> lost_workers;  // in the order of their loss
   std::vector<RecordEvent> events;       // in chronological order
   std::vector<RecordEvent> unsaved;      // checkpoints that could not be written; also events
   bool last_save_failed = false;         // the last checkpoint is one of them
@@ -79,6 +89,13 @@ struct TrainingRecord {
   std::optional<double> steps_per_s;
   std::string final_text;  // output of the recipe at the end, such as generated text
 };
+
+// Samples that no worker trained on because workers were lost; an upper bound.
+std::uint64_t lost_samples(const TrainingRecord& record);
+// Their share in the samples of the training, 0 to 1.
+double lost_share(const TrainingRecord& record);
+// Returns a sentence on a lost worker: "worker 1 was lost after step 400; ...".
+std::string lost_text(const LostWorker& worker);
 
 // Returns one self-contained HTML page: curves of loss, accuracy and speed, the time of each
 // worker, summary and configuration. Texts are escaped. Curves of many points are thinned such that

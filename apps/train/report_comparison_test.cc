@@ -42,6 +42,7 @@ TrainingRecord run_of(double loss) {
                              .at_s = static_cast<double>(step) / 20});
   record.times = {{.rank = 0, .host = "a", .compute = 1s, .wait = 500ms}};
   record.events = {{.step = 20, .text = "checkpoint"}};
+  record.lost_workers = {{.rank = 2, .after_step = 7, .until_step = 9, .samples = 12}};
   record.staleness = {30, 10};
   record.dropped_gradients = 3;
   record.steps_per_s = 13.25;

@@ -64,6 +64,14 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   for (const char* const list : {"points", "times", "events"}) json[list] = Json::array();
   for (const RecordPoint& point : record.points) json["points"].push_back(point_json(point));
   for (const WorkerTimes& times : record.times) json["times"].push_back(times_json(times));
+  if (!record.lost_workers.empty()) {
+    for (const LostWorker& lost : record.lost_workers)
+      json["lost_workers"].push_back({{"rank", lost.rank},
+                                      {"after_step", lost.after_step},
+                                      {"until_step", lost.until_step},
+                                      {"samples", lost.samples}});
+    json["lost_samples"] = lost_samples(record);
+  }
   json["staleness"] = record.staleness;
   json["dropped_gradients"] = record.dropped_gradients;
   put(json, "steps_per_s", record.steps_per_s);

@@ -153,6 +153,13 @@ Result<TrainingRecord> record_of(const nlohmann::ordered_json& json) {
   members.each("points", /*required=*/true,
                [&](Members& point) { record.points.push_back(point_of(point)); });
   members.each("times", false, [&](Members& times) { record.times.push_back(times_of(times)); });
+  members.each("lost_workers", false, [&](Members& lost) {
+    LostWorker& added = record.lost_workers.emplace_back();
+    lost.read_count("rank", added.rank);
+    lost.read_count("after_step", added.after_step);
+    lost.read_count("until_step", added.until_step);
+    lost.read_count("samples", added.samples);
+  });
   members.each("events", false, [&](Members& event) {
     RecordEvent& added = record.events.emplace_back();
     event.read_count("step", added.step);

@@ -159,6 +159,17 @@ TEST_F(Report, AnswersYesOrNoHaveAnAuc) {
   EXPECT_EQ(json["points"][0]["auc"], 0.6);
 }
 
+TEST_F(Report, NamesLostWorkersAndTheSamplesThatTheyMissed) {
+  TrainingRecord record{.recipe = "mlp", .workers = 3, .samples = 990};
+  EXPECT_EQ(report_html(record).find("Lost workers"), std::string::npos);
+  record.lost_workers = {{.rank = 1, .after_step = 20, .until_step = 22, .samples = 10}};
+  const std::string html = report_html(record);
+  for (const char* const text :
+       {"Lost workers", "worker 1 was lost after step 20; up to step 22, at most 10 samples",
+        "at most 10 samples, 1.00 %", "1 lost; "})
+    EXPECT_NE(html.find(text), std::string::npos) << text;
+}
+
 TEST_F(Report, TheLearningRateHasACurve) {
   TrainingRecord record = example();
   for (RecordPoint& point : record.points) point.rate = 0.1;

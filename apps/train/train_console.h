@@ -82,6 +82,8 @@ class TrainConsole final {
   TrainConsole(const TrainConsole&) = delete;
   TrainConsole& operator=(const TrainConsole&) = delete;
 
+  // Ends the silence, on a rank that replaces rank 0.
+  void speak() { options_.silent = false; }
   bool live() const { return options_.columns > 0 && !options_.silent && options_.progress; }
   void progress(const ProgressFacts& facts);
   // Prints lines that stay.
@@ -90,7 +92,7 @@ class TrainConsole final {
  private:
   void erase();
 
-  const Options options_;
+  Options options_;
   const TerminalStyle style_;
   bool shown_ = false;  // a changing line is shown
 };

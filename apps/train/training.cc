@@ -59,6 +59,19 @@ TrainerOptions trainer_options(const Training::Parts& with) {
   return result;
 }
 
+DivisionOptions division_options(const Training::Parts& with) {
+  // asp and kbatch count gradients, of any workers.
+  const plan::Update update = with.prepared.plan.update;
+  const bool counts_gradients = update == plan::Update::kAsp || update == plan::Update::kKbatch;
+  return {.strategy = with.prepared.strategy,
+          .size = with.prepared.train->size(),
+          .seed = with.options.seed,
+          .batch = with.options.batch,
+          .rank = with.job.rank(),
+          .workers = with.job.size(),
+          .step_has_all_workers = !counts_gradients};
+}
+
 // Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
@@ -72,6 +85,7 @@ Training::Training(Parts parts)
     : with_(std::move(parts)),
       control_(with_.prepared.control),
       trainer_(with_.job, with_.model, with_.prepared.optimizer, trainer_options(with_)),
+      division_(division_options(with_)),
       log_(std::move(with_.record)),
       pace_{.batches_per_epoch = with_.prepared.batches_per_epoch,
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
@@ -81,35 +95,29 @@ Training::Training(Parts parts)
   if (!with_.prepared.record_steps.empty() && with_.job.rank() == 0)
     recorder_ = std::make_unique<GradientRecorder>(with_.model, with_.prepared.record_file,
                                                    with_.prepared.record_steps);
-  data::Order order({.strategy = with_.prepared.strategy,
-                     .size = with_.prepared.train->size(),
-                     .seed = with_.options.seed,
-                     .batch = with_.options.batch,
-                     .rank = with_.job.rank(),
-                     .workers = with_.job.size()});
   seed_torch(with_.options.seed, with_.job.rank(), 0);
-  if (const auto& point = with_.prepared.resume) {
-    resume(*point);
-    or_throw(order.seek(point->state.position));
-  }
-  loader_ = std::make_unique<train::Loader>(
-      *with_.prepared.train, std::move(order),
-      train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
+  if (with_.prepared.resume) resume(*with_.prepared.resume);
+  open_loader();
   if (saves() && (!has_servers() || trainer_.is_first())) writer();
   together_ = done_;
   next_meeting_ = control_.next_due(done_, pace_);
+}
+
+void Training::open_loader() {
+  if (loader_) waited_before_ += loader_->waited();
+  loader_ = std::make_unique<train::Loader>(
+      *with_.prepared.train, division_.order(),
+      train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
 }
 
 checkpoint::Writer& Training::writer() {
   if (writer_) return *writer_;
   if (has_servers()) alone_ = or_throw(Job::in_process(1));
   Communicator& world = has_servers() ? alone_.front()->world() : with_.job.world();
-  writer_ = or_throw(checkpoint::Writer::make(
-      world,
-      {.folder = with_.options.checkpoint,
-       .keep = with_.options.keep,
-       .begin_step = done_.steps,
-       .run = launch::run_name()}));
+  writer_ = or_throw(checkpoint::Writer::make(world, {.folder = with_.options.checkpoint,
+                                                      .keep = with_.options.keep,
+                                                      .begin_step = done_.steps,
+                                                      .run = launch::run_name()}));
   if (has_servers())
     snapshots_ = std::make_unique<adapter::RowSnapshotRetention>(
         with_.options.checkpoint, snapshots_folder(with_.options.checkpoint));
@@ -129,6 +137,7 @@ void Training::resume(const ResumePoint& point) {
   trainer_.restore(*reader);
   control_.restore(point.state.control);
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
+  or_throw(division_.seek({point.state.position}, done_.steps));
   first_step_ = pointed_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
   // With another number of ranks, random states cannot continue and are seeded anew.
@@ -137,8 +146,11 @@ void Training::resume(const ResumePoint& point) {
   } else {
     seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
   }
-  log_.event(done_.steps, fmt::format("resumed from step {}, written by {} workers", done_.steps,
-                                      reader->ranks()));
+  // With servers, one worker writes for all.
+  log_.event(done_.steps, reader->ranks() > 1
+                              ? fmt::format("resumed from step {}, written by {} workers",
+                                            done_.steps, reader->ranks())
+                              : fmt::format("resumed from step {}", done_.steps));
   with_.console.say(log_.record().events.back().text);
 }
 
@@ -212,7 +224,7 @@ void Training::step() {
   done_.steps = trainer_.steps();
   own_samples_ += samples;
   // With servers, only this worker's samples are known: assume the same for the others.
-  if (has_servers()) samples *= static_cast<std::uint64_t>(with_.job.size());
+  if (has_servers()) samples *= division_.living().size();
   const double mean = loss.mean().value_or(0);
   // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
@@ -239,7 +251,8 @@ bool Training::come_together() {
     return true;
   }
   while (trainer_.is_due(next_meeting_) || process::interrupted() != 0) {
-    interrupted_ = trainer_.meet({process::interrupted() != 0 ? 1.0 : 0.0})[0] > 0;
+    const double interrupted = process::interrupted() != 0 ? 1 : 0;
+    interrupted_ = without_reports(trainer_.meet(with_report({interrupted})))[0] > 0;
     done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
     if (interrupted_ || done_.steps >= next_meeting_) return true;
   }
@@ -250,18 +263,45 @@ void Training::exchange_interruptions() {
   if (interrupted_ || done_.steps < agreement_step_) return;
   const Duration now = elapsed();
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
+  const double interrupted = process::interrupted() != 0 ? 1 : 0;
   const std::vector<double> sums =
-      trainer_.sum({process::interrupted() != 0 ? 1.0 : 0.0, seconds(now - agreed_at_) / steps});
+      without_reports(trainer_.sum(with_report({interrupted, seconds(now - agreed_at_) / steps})));
   interrupted_ = sums[0] > 0;
   agreed_step_ = done_.steps;
   agreed_at_ = now;
-  agreement_step_ = done_.steps + steps_to_next_agreement(sums[1] / with_.job.size());
+  agreement_step_ = done_.steps + steps_to_next_agreement(
+                                      sums[1] / static_cast<double>(division_.living().size()));
+}
+
+std::vector<double> Training::with_report(std::vector<double> values) const {
+  const std::vector<double> report = division_.report(loader_->position(), own_samples_);
+  values.insert(values.end(), report.begin(), report.end());
+  return values;
+}
+
+std::vector<double> Training::without_reports(std::vector<double> sums) {
+  const std::size_t own = sums.size() - DataDivision::report_size(with_.job.size());
+  const std::size_t known = division_.lost().size();
+  if (division_.take(std::span<const double>(sums).subspan(own), trainer_.steps())) {
+    open_loader();
+    if (is_first()) with_.console.speak();
+    for (std::size_t i = known; i < division_.lost().size(); ++i) {
+      log_.event(trainer_.steps(), lost_text(division_.lost()[i]));
+      with_.console.say(log_.record().events.back().text);
+    }
+  }
+  sums.resize(own);
+  return sums;
 }
 
 void Training::evaluate() {
   const Duration began = elapsed();
+  // The workers that are left divide the test part, too.
+  if (has_servers() && trainer_.in_step()) without_reports(trainer_.sum(with_report({})));
+  const EvaluatorPlace here{.place = division_.place(),
+                            .workers = static_cast<int>(division_.living().size())};
   const Score score =
-      app::evaluate(with_.job, trainer_, with_.model, with_.prepared, with_.options, with_.device);
+      app::evaluate(here, trainer_, with_.model, with_.prepared, with_.options, with_.device);
   control_.observe(score);
   trainer_.schedule().observe(score.loss);
   log_.evaluation(done_, epochs(), {began, elapsed()}, score);
@@ -278,12 +318,13 @@ void Training::evaluate() {
 void Training::save() {
   trainer_.synchronise_buffers();
   checkpoint::Content content = trainer_.checkpoint();
-  content.state = or_throw(with_train_state(content.state, {.recipe = with_.recipe.name(),
-                                                            .data = with_.options.data,
-                                                            .read = with_.options.read,
-                                                            .seed = with_.options.seed,
-                                                            .position = loader_->position(),
-                                                            .control = control_.state()}));
+  content.state = or_throw(with_train_state(
+      content.state, {.recipe = with_.recipe.name(),
+                      .data = with_.options.data,
+                      .read = with_.options.read,
+                      .seed = with_.options.seed,
+                      .position = loader_->position(),
+                      .control = control_.state()}));
   content.state = or_throw(with_model_state(content.state, with_.model_state));
   content.rank_state = random_state(with_.device);
   log_.event(done_.steps, "checkpoint");
@@ -327,7 +368,7 @@ void Training::show_progress() {
        .units_per_s = static_cast<double>(log_.units() - shown_units_) /
                       std::max(1e-9, seconds(now - shown_at_)),
        .unit = log_.record().unit,
-       .shares = shares_of(times.compute, times.communicate, times.wait, loader_->waited()),
+       .shares = shares_of(times.compute, times.communicate, times.wait, data_wait()),
        .left = left()});
   shown_at_ = now;
   shown_units_ = log_.units();
@@ -343,27 +384,26 @@ TrainingRecord& Training::finish(StopReason reason) {
   }
   const auto size = static_cast<std::size_t>(with_.job.size());
   const std::size_t here = static_cast<std::size_t>(with_.job.rank());
-  // Four times of each rank, whether the rank is present, and whether its last save failed.
-  std::vector<double> all(5 * size + 1, 0.0);
+  // Four times of each rank, and whether its last save failed.
+  std::vector<double> all(4 * size + 1, 0.0);
   const TimeSplit own = trainer_.times();
-  const std::array times = {own.compute, own.communicate, own.wait, loader_->waited()};
+  const std::array times = {own.compute, own.communicate, own.wait, data_wait()};
   std::transform(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(4 * here),
                  seconds);
-  all[4 * size + here] = 1;
   all.back() = last_save_step_ > 0 && last_failed_step_ == last_save_step_ ? 1 : 0;
-  all = trainer_.sum(std::move(all));
-  const bool last_save_failed = all.back() > 0;
-  all.pop_back();
-  const auto present = all.begin() + static_cast<std::ptrdiff_t>(4 * size);
-  is_first_ = std::find(present, all.end(), 1.0) == present + static_cast<std::ptrdiff_t>(here);
+  all = without_reports(trainer_.sum(with_report(std::move(all))));
   TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
-  record.last_save_failed = last_save_failed;
-  for (std::size_t rank = 0; rank < size; ++rank)
-    record.times.push_back({.rank = static_cast<Rank>(rank),
-                            .compute = duration_of(all[4 * rank]),
-                            .communicate = duration_of(all[4 * rank + 1]),
-                            .wait = duration_of(all[4 * rank + 2]),
-                            .data = duration_of(all[4 * rank + 3])});
+  record.last_save_failed = all.back() > 0;
+  record.lost_workers = division_.lost();
+  if (has_servers()) record.samples = division_.samples();
+  for (const Rank rank : division_.living()) {
+    const double* const of = &all[4 * static_cast<std::size_t>(rank)];
+    record.times.push_back({.rank = rank,
+                            .compute = duration_of(of[0]),
+                            .communicate = duration_of(of[1]),
+                            .wait = duration_of(of[2]),
+                            .data = duration_of(of[3])});
+  }
   take_figures(record);
   return record;
 }
@@ -378,10 +418,7 @@ void Training::take_figures(TrainingRecord& record) {
   const PolicyFigures own = trainer_.figures();
   std::vector<double> sums(own.staleness.begin(), own.staleness.end());
   sums.push_back(static_cast<double>(own.dropped));
-  sums.push_back(static_cast<double>(own_samples_));
   sums = trainer_.sum(std::move(sums));
-  if (has_servers()) record.samples = static_cast<std::uint64_t>(sums.back());
-  sums.pop_back();
   record.dropped_gradients = static_cast<std::uint64_t>(sums.back());
   sums.pop_back();
   record.staleness.assign(sums.begin(), sums.end());

@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include "adapters/torch/row_snapshots.h"
+#include "apps/train/data_division.h"
 #include "apps/train/gradient_recorder.h"
 #include "apps/train/loop_control.h"
 #include "apps/train/model_state.h"
@@ -51,14 +52,17 @@ class Training final {
   StopReason run();
   // After run(): completes the record on all ranks, with the times of each. Collective.
   TrainingRecord& finish(StopReason reason);
-  // Whether this worker was the first in finish(), which reports the result.
-  bool is_first() const { return is_first_; }
+  // Whether this worker is the lowest that is left, which reports the result.
+  bool is_first() const { return division_.place() == 0; }
   // Writes the gradients of --record-gradients, on rank 0. Returns a message for the user; empty if
   // none were requested.
   Result<std::string> write_gradients() const;
 
  private:
   void resume(const ResumePoint& point);
+  // Begins to read this worker's batches from its position in the division on.
+  void open_loader();
+  Duration data_wait() const { return waited_before_ + loader_->waited(); }
   // One update, of all its batches.
   void step();
   // Adds a point to the curves of the record if enough steps were made since the last one.
@@ -69,6 +73,10 @@ class Training final {
   void note_saving(std::uint64_t step, const Result<void>& outcome);
   // Learns now and then whether any rank was asked to stop.
   void exchange_interruptions();
+  // Adds this worker's report for the division of the data to values that all workers sum, and
+  // takes the sums of the reports out of the sums. Learns there which workers were lost.
+  std::vector<double> with_report(std::vector<double> values) const;
+  std::vector<double> without_reports(std::vector<double> sums);
   // Whether all workers are synchronised after this step; if so, exchanges their progress.
   bool come_together();
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }
@@ -87,7 +95,9 @@ class Training final {
   LoopControl control_;
   Trainer trainer_;
   std::unique_ptr<GradientRecorder> recorder_;  // only if gradients are recorded
+  DataDivision division_;
   std::unique_ptr<train::Loader> loader_;
+  Duration waited_before_{};  // for earlier loaders
   // With servers, the first worker writes checkpoints alone, in a job of one rank.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
@@ -99,7 +109,6 @@ class Training final {
   std::uint64_t next_meeting_ = 0;  // a step; for workers that are not synchronous
   const Pace pace_;
   std::uint64_t own_samples_ = 0;
-  bool is_first_ = false;
   std::uint64_t saving_step_ = 0;       // of the last save that began
   std::uint64_t last_save_step_ = 0;    // of the last save that was due
   std::uint64_t last_failed_step_ = 0;  // of the last save that failed

@@ -27,6 +27,18 @@ std::string staleness_text(const TrainingRecord& record) {
                      applied, applied > 0 ? late / applied : 0.0, record.dropped_gradients);
 }
 
+// Returns lines about lost workers, each after a newline; empty if there are none.
+std::string lost_workers_text(const TrainingRecord& record) {
+  if (record.lost_workers.empty()) return "";
+  std::string text;
+  for (const LostWorker& lost : record.lost_workers)
+    text += fmt::format("\n  warning: {}", lost_text(lost));
+  return text + fmt::format(
+                    "\n  warning: at most {} samples, {:.2g} % of the training, were not "
+                    "trained on, because workers were lost",
+                    lost_samples(record), lost_share(record) * 100);
+}
+
 // Returns lines about checkpoints that could not be written, each after a newline; empty if there
 // are none. Another worker may have written them: then this one does not know the reason.
 std::string unsaved_text(const TrainingRecord& record) {
@@ -135,7 +147,7 @@ std::string summary_of(const TrainingRecord& record) {
         times.rank, shares.compute * 100, shares.communicate * 100, shares.wait * 100,
         shares.data * 100);
   }
-  return text + unsaved_text(record);
+  return text + lost_workers_text(record) + unsaved_text(record);
 }
 
 }  // namespace tally::app

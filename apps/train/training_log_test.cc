@@ -61,5 +61,19 @@ TEST(TrainingLog, ATrainingWithoutPointsHasALossAtItsEnd) {
   EXPECT_EQ(log.finish({.steps = 1}, 0, 1s, StopReason::kInterrupted).train_loss, 3);
 }
 
+TEST(TrainingLog, TheSummaryNamesLostWorkersAndTheSamplesThatTheyMissed) {
+  TrainingRecord record{.outcome = "completed", .steps = 100, .epochs = 2, .samples = 990};
+  EXPECT_EQ(summary_of(record).find("warning"), std::string::npos);
+  record.lost_workers = {{.rank = 1, .after_step = 20, .until_step = 22, .samples = 8},
+                         {.rank = 0, .after_step = 60, .until_step = 61, .samples = 2}};
+  const std::string text = summary_of(record);
+  for (const char* const line :
+       {"\n  warning: worker 1 was lost after step 20; up to step 22, at most 8 samples of its "
+        "share were not trained on\n",
+        "\n  warning: worker 0 was lost after step 60;",
+        "\n  warning: at most 10 samples, 1 % of the training, were not trained on"})
+    EXPECT_NE(text.find(line), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace tally::app

@@ -180,9 +180,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       good = finish.good && good;
       result.final_text = finish.text;
     }
-    // A worker that replaces rank 0 has a silent console so far.
-    TrainConsole aloud({.silent = false, .progress = false, .columns = 0});
-    good = conclude(options, result, good, job.rank() == 0 ? console : aloud);
+    good = conclude(options, result, good, console);
   }
   if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
   return good ? 0 : 1;

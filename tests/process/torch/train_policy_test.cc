@@ -1,6 +1,7 @@
 // `tally train` under every update policy, with servers in their own processes and inside the
 // workers, and with servers or workers that die.
 #include <csignal>
+#include <filesystem>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,6 +12,7 @@
 namespace tally::process {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 // Part of every line about steps. Where workers do not wait for each other the numbers of steps are
@@ -86,7 +88,11 @@ TEST_F(TrainPolicy, AKilledServerEndsNothing) {
 TEST_F(TrainPolicy, AKilledWorkerIsReportedAndTheOthersGoOn) {
   for (const auto& [plan, victim] :
        {std::pair{"update=bsp", 1}, std::pair{"update=asp", 2}, std::pair{"update=ssp:2", 0}}) {
-    Child tally = folder_.train(long_training(plan));
+    const std::string json = folder_.file("lost.jsonl");
+    fs::remove(json);
+    std::vector<std::string> words = long_training(plan);
+    words.insert(words.end(), {"--json", json, "--report", folder_.file("lost.html")});
+    Child tally = folder_.train(words);
     ASSERT_TRUE(tally.line_with(kProgress, kTrainingTime)) << tally.transcript();
     const pid_t worker = worker_of(tally.pid(), victim);
     ASSERT_GT(worker, 0);
@@ -96,6 +102,19 @@ TEST_F(TrainPolicy, AKilledWorkerIsReportedAndTheOthersGoOn) {
     EXPECT_THAT(tally.errors(), HasSubstr("the other 2 go on without it"));
     EXPECT_THAT(tally.errors(), HasSubstr("warning: 1 of 3 ranks failed"));
     EXPECT_THAT(tally.output(), HasSubstr("completed after")) << tally.transcript();
+    const std::string loss = fmt::format("worker {} was lost after step ", victim);
+    EXPECT_THAT(tally.output(), HasSubstr("warning: " + loss)) << tally.transcript();
+    EXPECT_THAT(contents_of(folder_.file("lost.html")), HasSubstr(loss));
+    const auto record = nlohmann::json::parse(contents_of(json), nullptr, false);
+    ASSERT_EQ(record["lost_workers"].size(), 1U) << plan << record;
+    EXPECT_EQ(record["lost_workers"][0]["rank"], victim);
+    EXPECT_EQ(record["times"].size(), 2U);
+    // A step has 12 samples, and an epoch of 180 has no shorter one. With asp the others make the
+    // batches of the lost worker, so its samples do not add up to those of all steps.
+    if (std::string_view(plan) != "update=asp")
+      EXPECT_EQ(record["samples"].get<int>() + record["lost_samples"].get<int>(), 4000 * 12)
+          << plan;
+    EXPECT_LT(record["lost_samples"].get<int>(), 4000 * 12 / 3) << plan;
     EXPECT_TRUE(folder_.left_nothing_behind());
   }
 }
