@@ -1,5 +1,7 @@
 #include "apps/train/train_state.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -43,6 +45,11 @@ Result<std::string> with_train_state(std::string_view trainer_state, const Train
                  {"epoch", state.position.epoch},
                  {"samples", state.position.samples},
                  {"course", course}};
+  const bool differ = std::any_of(state.positions.begin(), state.positions.end(),
+                                  [&](const auto& each) { return each != state.position; });
+  if (differ)
+    for (const data::Position& each : state.positions)
+      whole[kKey]["positions"].push_back({{"epoch", each.epoch}, {"samples", each.samples}});
   // Names come from the command line and may be invalid UTF-8.
   return whole.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -67,6 +74,21 @@ Result<TrainState> train_state_of(std::string_view text) {
       return bad(fmt::format("has no {}", name));
     *value = entry->get<std::uint64_t>();
   }
+  // Absent if all workers are at one position.
+  const json positions = found->value("positions", json::array());
+  if (!positions.is_array()) return bad("has positions that are not an array");
+  for (const json& each : positions) {
+    const auto count = [&each](const char* name) -> std::optional<std::uint64_t> {
+      const auto entry = each.is_object() ? each.find(name) : each.end();
+      if (entry == each.end() || !entry->is_number_unsigned()) return std::nullopt;
+      return entry->get<std::uint64_t>();
+    };
+    const auto epoch = count("epoch");
+    const auto samples = count("samples");
+    if (!epoch || !samples) return bad("has a position without epoch or samples");
+    state.positions.push_back({*epoch, *samples});
+  }
+  if (state.positions.empty()) state.positions.push_back(state.position);
   // Absent in checkpoints of earlier versions, which had no such options.
   const json read = found->value("read", json::object());
   if (!read.is_object()) return bad("has options of the data that are not an object");

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/tally/read_words.h"
 #include "apps/train/loop_control.h"
@@ -16,7 +17,10 @@ struct TrainState {
   std::string data;
   ReadWords read;
   std::uint64_t seed = 1;
-  data::Position position;
+  data::Position position;  // of all workers together
+  // Of each worker that was left, in the order of ranks; one for all workers if they make their
+  // steps together. Never empty in a state that was read.
+  std::vector<data::Position> positions;
   LoopControlState control;
 };
 

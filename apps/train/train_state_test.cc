@@ -27,6 +27,23 @@ TEST(TrainState, ComesBackBesideTheTrainersOwn) {
   EXPECT_EQ(back->control.without_improvement, 2U);
 }
 
+TEST(TrainState, HasThePositionOfEveryWorker) {
+  TrainState state{.recipe = "mlp",
+                   .position = {.epoch = 3, .samples = 10},
+                   .positions = {{.epoch = 3, .samples = 40}, {.epoch = 2, .samples = 90}}};
+  const auto text = with_train_state("{}", state);
+  ASSERT_TRUE(text.has_value());
+  const auto back = train_state_of(*text);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->position, state.position);
+  EXPECT_EQ(back->positions, state.positions);
+  // One position for all, as earlier versions saved it.
+  state.positions.clear();
+  const auto one = train_state_of(*with_train_state("{}", state));
+  ASSERT_TRUE(one.has_value());
+  EXPECT_EQ(one->positions, (std::vector<data::Position>{{.epoch = 3, .samples = 10}}));
+}
+
 TEST(TrainState, RefusesWhatIsNotOne) {
   const std::vector<std::pair<const char*, const char*>> table = {
       {"", "not a JSON object"},
@@ -39,6 +56,12 @@ TEST(TrainState, RefusesWhatIsNotOne) {
        "no samples"},
       {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5}})",
        "no course"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5,
+                     "positions": 7}})",
+       "not an array"},
+      {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5,
+                     "positions": [{"epoch": 1, "samples": -1}]}})",
+       "a position without"},
       {R"({"train": {"recipe": "r", "data": "x", "seed": 1, "epoch": 0, "samples": 5,
                      "read": {"target": 7}}})",
        "wrong types"},

@@ -137,7 +137,7 @@ void Training::resume(const ResumePoint& point) {
   trainer_.restore(*reader);
   control_.restore(point.state.control);
   done_ = {.steps = trainer_.steps(), .epochs = point.state.position.epoch};
-  or_throw(division_.seek({point.state.position}, done_.steps));
+  or_throw(division_.seek(point.state.positions, done_.steps));
   first_step_ = pointed_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
   // With another number of ranks, random states cannot continue and are seeded anew.
@@ -318,12 +318,15 @@ void Training::evaluate() {
 void Training::save() {
   trainer_.synchronise_buffers();
   checkpoint::Content content = trainer_.checkpoint();
+  const std::vector<data::Position> positions =
+      trainer_.in_step() ? std::vector{loader_->position()} : division_.positions();
   content.state = or_throw(with_train_state(
       content.state, {.recipe = with_.recipe.name(),
                       .data = with_.options.data,
                       .read = with_.options.read,
                       .seed = with_.options.seed,
-                      .position = loader_->position(),
+                      .position = common_position(positions, with_.prepared.train->size()),
+                      .positions = positions,
                       .control = control_.state()}));
   content.state = or_throw(with_model_state(content.state, with_.model_state));
   content.rank_state = random_state(with_.device);

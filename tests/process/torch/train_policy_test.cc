@@ -119,6 +119,61 @@ TEST_F(TrainPolicy, AKilledWorkerIsReportedAndTheOthersGoOn) {
   }
 }
 
+// An epoch has whole batches only, so that each gradient of a worker moves its position by the
+// samples of two batches: the positions of both count the gradients of all steps.
+TEST_F(TrainPolicy, EveryAsynchronousWorkerContinuesAtItsOwnPosition) {
+  constexpr int kSize = 180;
+  constexpr int kBatch = 10;
+  const std::string table = folder_.table(200);
+  const auto places_after = [&](int steps) {
+    const auto result = result_of({"mlp",
+                                   "--workers",
+                                   "2",
+                                   "--data",
+                                   table,
+                                   "--batch",
+                                   std::to_string(kBatch),
+                                   "--width",
+                                   "16",
+                                   "--layers",
+                                   "1",
+                                   "--steps",
+                                   std::to_string(steps),
+                                   "--schedule",
+                                   "constant",
+                                   "--eval-every",
+                                   "never",
+                                   "--checkpoint",
+                                   folder_.file("asp"),
+                                   "--resume=auto",
+                                   "--straggle",
+                                   "rank=1,factor=40",
+                                   "--servers",
+                                   "1",
+                                   "--plan",
+                                   "update=asp"});
+    EXPECT_EQ(result["steps"], steps) << output_;
+    const auto state = nlohmann::json::parse(
+        contents_of(fmt::format("{}/step-{:010}/state.json", folder_.file("asp"), steps)), nullptr,
+        false);
+    std::vector<int> places;
+    for (const auto& position : state["train"]["positions"])
+      places.push_back(position["epoch"].get<int>() * kSize + position["samples"].get<int>());
+    return places;
+  };
+  const auto first = places_after(60);
+  ASSERT_EQ(first.size(), 2U) << output_;
+  EXPECT_EQ(first[0] + first[1], 60 * 2 * 2 * kBatch);
+  ASSERT_GT(first[0] - first[1], 10 * 2 * 2 * kBatch);
+  const auto second = places_after(70);
+  ASSERT_EQ(second.size(), 2U) << output_;
+  EXPECT_EQ(second[0] + second[1], 70 * 2 * 2 * kBatch);
+  // Ten steps do not suffice to catch up, and no position goes back.
+  EXPECT_GE(second[0], first[0]);
+  EXPECT_GE(second[1], first[1]);
+  EXPECT_LE(second[1], first[1] + 10 * 2 * 2 * kBatch);
+}
+
 TEST_F(TrainPolicy, TheStateOfServersIsSavedAndResumedInAnyHome) {
   const std::string table = folder_.table(200);
   const auto train = [&](const std::string& plan, int steps, bool resume) {
