@@ -43,7 +43,8 @@ class DataDivision final {
   // on.
   std::vector<double> report(const data::Position& position, std::uint64_t samples) const;
   static std::size_t report_size(int workers) { return 3 * static_cast<std::size_t>(workers); }
-  // Takes the sums after `step`. True if workers were lost since the last call; order() is then new.
+  // Takes the sums after `step`. True if workers were lost since the last call; order() has
+  // then changed.
   bool take(std::span<const double> sums, std::uint64_t step);
 
   // In ascending order.

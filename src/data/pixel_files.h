@@ -13,8 +13,8 @@ namespace tally::data {
 // header and optionally gzip-compressed. Only the element type byte is supported, which all
 // datasets of the family use.
 
-// Reads images and labels; `readers` as in ReadOptions. With `classes`, all labels must be below it; without it any label is
-// valid. kCorrupt for any violation of the format.
+// Reads images and labels. With `classes`, all labels must be below it; without it any label is
+// valid. `readers` as in ReadOptions. kCorrupt for any violation of the format.
 Result<PixelSamples> read_idx(const std::filesystem::path& images,
                               const std::filesystem::path& labels, std::optional<int> classes,
                               int readers = 1);
