@@ -316,7 +316,6 @@ void Training::evaluate() {
 }
 
 void Training::save() {
-  trainer_.synchronise_buffers();
   checkpoint::Content content = trainer_.checkpoint();
   const std::vector<data::Position> positions =
       trainer_.in_step() ? std::vector{loader_->position()} : division_.positions();
