@@ -73,5 +73,33 @@ TEST_F(TrainStatus, HasTheStepOfTheWholeTrainingItsFiguresAndItsPhases) {
   EXPECT_TRUE(resumed.exits(130)) << resumed.transcript();
 }
 
+// On servers the others do not need a lost worker, so they have not failed.
+TEST_F(TrainStatus, WorkersThatGoOnWithoutALostOneHaveNotFailed) {
+  Child tally = start({"--steps", "1000000000", "--servers", "1"});
+  const std::string job = fmt::format("train-mlp-{}", tally.pid());
+  nlohmann::json ranks;
+  const auto becomes = [&](const auto& wanted) {
+    const std::int64_t end = now_ms() + kTrainingTime.count();
+    while (now_ms() < end) {
+      const auto status =
+          nlohmann::json::parse(output_of({"status", job, "--json"}), nullptr, false);
+      if (status.is_object()) ranks = status["ranks"];
+      if (status.is_object() && wanted()) return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(becomes([&] { return ranks[0].value("step", 0) > 0; })) << tally.transcript();
+  kill(worker_of(tally.pid(), 1), SIGKILL);
+  ASSERT_TRUE(becomes([&] { return ranks[1]["state"] == "lost"; })) << ranks.dump();
+  // The next reports come after the loss.
+  const int step = ranks[0]["step"];
+  ASSERT_TRUE(becomes([&] { return ranks[0]["step"] > step; })) << ranks.dump();
+  const int later = ranks[0]["step"];
+  ASSERT_TRUE(becomes([&] { return ranks[0]["step"] > later; })) << ranks.dump();
+  EXPECT_NE(ranks[0]["state"], "failed") << ranks.dump();
+  tally.signal(SIGINT);
+  EXPECT_TRUE(tally.exits(130, kTrainingTime)) << tally.transcript();
+}
+
 }  // namespace
 }  // namespace tally::process
