@@ -5,18 +5,16 @@
 // the model's preprocessing instead.
 #include "data/csv.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "base/check.h"
 #include "base/errors.h"
 #include "data/csv_columns.h"
+#include "data/csv_rows.h"
 #include "data/input_file.h"
 #include "data/number.h"
 #include "data/preprocessing.h"
@@ -32,31 +30,6 @@ struct Rows {
   std::vector<float> targets;  // values, or labels if the target is a class
 };
 
-// Where the rows of a file have the columns of a table.
-struct FileColumns {
-  bool has_names = false;                            // the first row has the column names
-  std::size_t fields = 0;                            // of each row
-  std::vector<std::optional<std::size_t>> field_of;  // by column; only the target may be absent
-};
-
-std::size_t place_of(const std::vector<std::string>& texts, const std::string& text) {
-  return static_cast<std::size_t>(std::find(texts.begin(), texts.end(), text) - texts.begin());
-}
-
-Result<float> target_of(const NamedBytes& file, const CsvColumns& table, const CsvField& field) {
-  const CsvColumn& column = table.columns[table.target];
-  if (is_missing(field.text)) return bad_field(file, column, field, "a target");
-  if (table.target_is_class) {
-    const std::size_t label = place_of(column.categories, field.text);
-    if (label < column.categories.size()) return static_cast<float>(label);
-    return bad_field(
-        file, column, field,
-        fmt::format("one of the {} classes of the training part", column.categories.size()));
-  }
-  if (const auto value = number_in(field.text)) return static_cast<float>(*value);
-  return bad_field(file, column, field, "a number");
-}
-
 Result<void> add_features(const NamedBytes& file, const CsvColumns& table,
                           const FileColumns& columns, const std::vector<CsvField>& row,
                           Rows& rows) {
@@ -68,8 +41,7 @@ Result<void> add_features(const NamedBytes& file, const CsvColumns& table,
     const CsvField& field = row[columns.field_of[i].value()];
     float* const at = &rows.features[begin] + column.first_feature;
     if (!column.numeric) {
-      const std::size_t category = place_of(column.categories, field.text);
-      if (category < column.categories.size()) at[category] = 1.0F;
+      if (const auto category = category_of(column, field.text)) at[*category] = 1.0F;
       continue;
     }
     const auto value = number_in(field.text);
@@ -81,108 +53,13 @@ Result<void> add_features(const NamedBytes& file, const CsvColumns& table,
 
 Result<Rows> read_rows(const NamedBytes& file, const CsvColumns& table,
                        const FileColumns& columns) {
-  CsvCursor cursor(file.bytes, file.name);
   Rows rows;
-  std::vector<CsvField> row;
-  TALLY_TRY(bool more, cursor.next(row));
-  if (columns.has_names) {
-    TALLY_TRY(more, cursor.next(row));
-  }
   const auto target = columns.field_of[table.target];
-  while (more) {
-    if (row.size() != columns.fields)
-      return bad_line(file.bytes, file.name, row[0].offset,
-                      fmt::format("a row of {} fields", columns.fields),
-                      fmt::format("{}", row.size()));
-    TALLY_TRY(rows.targets.emplace_back(),
-              target ? target_of(file, table, row[*target]) : Result<float>(0.0F));
-    TALLY_TRY(add_features(file, table, columns, row, rows));
-    TALLY_TRY(more, cursor.next(row));
-  }
-  if (rows.targets.empty())
-    return bad_line(file.bytes, file.name, file.bytes.size(), "a row of values",
-                    "the end of the file");
+  TALLY_TRY(each_row(file, columns, [&](const std::vector<CsvField>& row) -> Result<void> {
+    TALLY_TRY(rows.targets.emplace_back(), target_of(file, table, target, row));
+    return add_features(file, table, columns, row, rows);
+  }));
   return rows;
-}
-
-// The first row of a test file must have the names of the training file, in the same order.
-Result<void> check_names(const NamedBytes& file, const CsvColumns& table) {
-  CsvCursor cursor(file.bytes, file.name);
-  std::vector<CsvField> row;
-  TALLY_TRY(const bool more, cursor.next(row));
-  if (!more || !table.has_names) return {};
-  for (std::size_t i = 0; i < std::min(row.size(), table.columns.size()); ++i)
-    if (row[i].text != table.columns[i].name)
-      return bad_line(file.bytes, file.name, row[i].offset,
-                      fmt::format("the name of column {} of the training part, {}", i + 1,
-                                  shown(table.columns[i].name)),
-                      shown(row[i].text));
-  if (row.size() == table.columns.size()) return {};
-  return bad_line(file.bytes, file.name, row[0].offset,
-                  fmt::format("the {} columns of the training part", table.columns.size()),
-                  fmt::format("{}", row.size()));
-}
-
-// The columns of a file with the same columns as the table.
-FileColumns same_columns(const CsvColumns& table) {
-  FileColumns columns{.has_names = table.has_names, .fields = table.columns.size()};
-  for (std::size_t i = 0; i < table.columns.size(); ++i) columns.field_of.emplace_back(i);
-  return columns;
-}
-
-// Finds the columns of a table in a file with names in its first row.
-Result<FileColumns> columns_by_name(const NamedBytes& file, const CsvColumns& table,
-                                    const std::vector<CsvField>& names, bool needs_target) {
-  FileColumns columns{.has_names = true, .fields = names.size()};
-  std::vector<std::string> absent;
-  for (std::size_t i = 0; i < table.columns.size(); ++i) {
-    const auto is_it = [&](const CsvField& field) { return field.text == table.columns[i].name; };
-    const auto found = std::find_if(names.begin(), names.end(), is_it);
-    columns.field_of.emplace_back();
-    if (i == table.target && !needs_target) continue;  // not read, so it may be empty or unknown
-    if (found == names.end()) {
-      absent.push_back(table.columns[i].name);
-      continue;
-    }
-    if (std::any_of(found + 1, names.end(), is_it))
-      return invalid("{}: two columns have the name '{}'", file.name, found->text);
-    columns.field_of.back() = static_cast<std::size_t>(found - names.begin());
-  }
-  if (absent.empty()) return columns;
-  return invalid("{}: the model needs the column{} {}, which the first row does not name",
-                 file.name, absent.size() == 1 ? "" : "s", fmt::join(absent, ", "));
-}
-
-// Finds the columns of a table by name, or by position in a file without names. A file without
-// names has all columns, or all but the target if it is not needed.
-Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns& table,
-                                       bool needs_target) {
-  CsvCursor cursor(file.bytes, file.name);
-  std::vector<CsvField> first;
-  TALLY_TRY(const bool more, cursor.next(first));
-  if (!more) return bad_line(file.bytes, file.name, 0, "a table", "an empty file");
-  const bool has_names = std::none_of(first.begin(), first.end(),
-                                      [](const CsvField& field) { return number_in(field.text); });
-  const bool knows_one = std::any_of(first.begin(), first.end(), [&](const CsvField& field) {
-    return std::any_of(table.columns.begin(), table.columns.end(),
-                       [&](const CsvColumn& column) { return column.name == field.text; });
-  });
-  if (has_names && knows_one) return columns_by_name(file, table, first, needs_target);
-  FileColumns columns = same_columns(table);
-  columns.has_names = false;
-  if (first.size() == columns.fields) {
-    if (!needs_target) columns.field_of[table.target].reset();
-    return columns;
-  }
-  if (first.size() + 1 != columns.fields || needs_target)
-    return bad_line(file.bytes, file.name, 0,
-                    fmt::format("a row of {} fields, or of column names", columns.fields),
-                    fmt::format("{}", first.size()));
-  --columns.fields;
-  columns.field_of[table.target].reset();
-  for (std::size_t i = table.target + 1; i < columns.field_of.size(); ++i)
-    columns.field_of[i] = i - 1;
-  return columns;
 }
 
 Rows chosen(const Rows& rows, std::size_t features, const std::vector<std::uint64_t>& indices) {
@@ -308,11 +185,12 @@ Result<std::unique_ptr<Dataset>> make_csv(const NamedBytes& train, const NamedBy
     return invalid(fmt::format("{}: column {} has text, expected a numeric target", train.name,
                                table.columns[table.target].name));
   }
-  TALLY_TRY(Rows training, read_rows(train, table, same_columns(table)));
+  const FileColumns columns = same_columns(table);
+  TALLY_TRY(Rows training, read_rows(train, table, columns));
   Rows wanted;
   if (test != nullptr) {
     TALLY_TRY(check_names(*test, table));
-    TALLY_TRY(wanted, read_rows(*test, table, same_columns(table)));
+    TALLY_TRY(wanted, read_rows(*test, table, columns));
     if (options.split.train) wanted = training;
   } else {
     Split split = options.split;
