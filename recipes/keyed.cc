@@ -32,29 +32,27 @@ class KeyedRecipe final : public Recipe {
   std::vector<RecipeOption> options() override { return kind_.options(shape_); }
 
   Result<data::Location> locate(const DataRequest& request) const override {
-    if (!request.read.target_column.empty() || request.read.target != data::CsvTarget::kAuto)
-      return invalid(
-          "{}: the target column of its tables is known; mlp and linear read other tables", name());
-    return data::locate_parts(request.data, request.cache, request.read, data::locate_keyed);
+    return data::locate_keyed_parts(request.data, request.cache, request.read);
   }
 
   Result<std::unique_ptr<data::Dataset>> open(const DataRequest& request) const override {
     if (request.data.empty())
-      return invalid("name a file or a folder, as in --data a9a or --data adult");
+      return invalid("name a file or a folder, as in --data clicks.csv or --data a9a");
     TALLY_TRY(const data::Location location, locate(request));
     TALLY_TRY(
         std::unique_ptr<data::Dataset> dataset,
         data::open_keyed(location,
                          {.validation = request.read.validation.value_or(data::kDefaultValidation),
                           .train = request.train,
-                          .seed = request.seed}));
+                          .seed = request.seed},
+                         request.read));
     return dataset;
   }
 
   Result<void> accepts(const data::Preprocessing& samples) const override {
     const auto* const keyed = std::get_if<data::KeyedEncoding>(&samples.encoding);
     if (keyed != nullptr && (!kind_.needs_fields || !keyed->fields.empty())) return {};
-    return invalid(fmt::format("{} takes tables of fields (Criteo, Adult, MovieLens){}", name(),
+    return invalid(fmt::format("{} takes tables{}", name(),
                                kind_.needs_fields ? "; for rows in libsvm's form there is logistic"
                                                   : ", and rows in libsvm's form"));
   }

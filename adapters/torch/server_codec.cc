@@ -64,7 +64,7 @@ void ServerExchange::make_coded() {
 CodedTable::Step ServerExchange::coded_step(std::size_t t) const {
   const server::PushOptions facts = push_facts(t);
   return {
-      .version = facts.version, .clock = facts.clock, .weight = facts.weight, .rate = facts.rate};
+      .version = facts.version, .clock = facts.clock, .weight = facts.weight, .rate = *facts.rate};
 }
 
 void ServerExchange::push_coded(std::size_t t, std::uint32_t first, std::uint32_t count) {

@@ -12,6 +12,7 @@
 #include "apps/tally/read_words.h"
 #include "base/errors.h"
 #include "base/units.h"
+#include "data/keyed_open.h"
 #include "data/open.h"
 #include "process/interrupt.h"
 #include "process/progress.h"
@@ -26,6 +27,7 @@ Examples:
   tally data check fashion-mnist          every sample, with the checksums of the files
   tally data check photos/                class folders of JPEG or PNG images
   tally data check houses.csv --target price
+  tally data check clicks.csv --keys --target clicked   as deepfm reads it
 
 Options such as `tally train lenet --data` take these names, or paths. Fetched data is stored in
 $XDG_CACHE_HOME/tally/datasets, by default ~/.cache/tally/datasets.
@@ -36,7 +38,22 @@ usage; 130 interrupted.)";
 struct CheckOptions {
   std::string path;
   ReadWords read;
+  bool keys = false;
 };
+
+// Opens a part as the training of a recipe on keys does, or of any other recipe.
+Result<std::unique_ptr<data::Dataset>> open_part(const data::Location& location, bool keys,
+                                                 const data::OpenOptions& options) {
+  if (!keys) return data::open_location(location, options);
+  TALLY_TRY(
+      std::unique_ptr<data::Dataset> dataset,
+      data::open_keyed(location,
+                       {.validation = options.read.validation.value_or(data::kDefaultValidation),
+                        .train = options.train,
+                        .seed = options.seed},
+                       options.read));
+  return dataset;
+}
 
 int complain(const char* command, const Error& error) {
   return fail(fmt::format("tally data {}", command), error);
@@ -89,7 +106,9 @@ int get_datasets(const std::vector<std::string>& names) {
 Result<void> read_dataset(const CheckOptions& options) {
   const auto cache = data_cache_folder();
   TALLY_TRY(data::ReadOptions read, read_options_of(options.read));
-  TALLY_TRY(const data::Location location, data::locate_parts(options.path, cache, read));
+  TALLY_TRY(const data::Location location, options.keys
+                                               ? data::locate_keyed_parts(options.path, cache, read)
+                                               : data::locate_parts(options.path, cache, read));
   std::string text = fmt::format("{}: {}\n", options.path, to_string(location.kind));
   if (location.known != nullptr) {
     const auto folder = folder_of(*location.known, cache);
@@ -105,7 +124,7 @@ Result<void> read_dataset(const CheckOptions& options) {
   std::unique_ptr<data::Dataset> first;
   for (const bool train : {true, false}) {
     if (train ? location.train.empty() : whole) continue;
-    TALLY_TRY(auto dataset, data::open_location(location, {.train = train, .read = read}));
+    TALLY_TRY(auto dataset, open_part(location, options.keys, {.train = train, .read = read}));
     if (first != nullptr) TALLY_TRY(data::check_parts(*first, *dataset));
     TALLY_TRY(parts.emplace_back(), survey(*dataset, whole ? "all" : train ? "training" : "test"));
     if (first == nullptr) first = std::move(dataset);
@@ -143,6 +162,8 @@ void add_data_command(Command top) {
   check_command.add("PATH", &o->path, "File, folder, or name of `tally data list`",
                     {.required = true});
   add_read_words(check_command, o->read);
+  check_command.add("--keys", &o->keys,
+                    "Table: read it as keys, as logistic, widedeep and deepfm do");
   check_command.action([o] { return check_dataset(*o); });
 }
 

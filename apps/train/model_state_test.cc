@@ -1,5 +1,7 @@
 #include "apps/train/model_state.h"
 
+#include <map>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -65,7 +67,18 @@ TEST(ModelState, OtherEncodingsComeBack) {
       {.shape = {.input = {9}}, .classes = {}, .encoding = data::VectorEncoding{}},
       {.shape = {.input = {2, 3}, .input_type = DataType::kInt64},
        .classes = {"0", "1"},
-       .encoding = data::KeyedEncoding{{"user", "film", "genre"}}},
+       .encoding = data::KeyedEncoding{.fields = {"user", "film", "genre"}, .columns = {}}},
+      {.shape = {.input = {2, 3}, .input_type = DataType::kInt64},
+       .classes = {"0", "1"},
+       .encoding = data::KeyedEncoding{.fields = {"\xff", "n", "n value"},
+                                       .columns = {{.name = "\xff"},
+                                                   {.name = "y"},
+                                                   {.name = "n",
+                                                    .kind = data::KeyedColumn::Kind::kNumber,
+                                                    .mean = 1.0 / 3,
+                                                    .deviation = 1e-300,
+                                                    .bounds = {-0.1, 1e300}}},
+                                       .target = 1}},
       {.shape = {.input = {5}}, .classes = {}, .encoding = {}},
   };
   for (const data::Preprocessing& one : table) {
@@ -93,6 +106,19 @@ TEST(ModelState, DamageIsRefusedWithItsPlace) {
   EXPECT_NE(refused("/encoding/target", 7).find("target"), std::string::npos);
   EXPECT_NE(refused("/encoding/columns/2/categories", {"a"}).find("place"), std::string::npos);
   EXPECT_NE(refused("/encoding/columns/0/name", {{"hex", "zz"}}).find("zz"), std::string::npos);
+  const data::Preprocessing keyed{
+      .shape = {.input = {2, 1}, .input_type = DataType::kInt64},
+      .encoding = data::KeyedEncoding{
+          .fields = {"a"}, .columns = {{.name = "a"}, {.name = "y"}}, .target = 1}};
+  for (const auto& [pointer, value] : std::map<std::string, json>{{"/encoding/target", 2},
+                                                                  {"/encoding/columns/0/kind", "x"},
+                                                                  {"/encoding/fields", {"a", "b"}},
+                                                                  {"/shape/input", {2, 2}}}) {
+    json object = preprocessing_json(keyed);
+    ASSERT_TRUE(preprocessing_of(object).has_value());
+    object[json::json_pointer(pointer)] = value;
+    EXPECT_FALSE(preprocessing_of(object).has_value()) << pointer;
+  }
   EXPECT_FALSE(model_state_of(R"({"train": {}})").has_value());
   EXPECT_FALSE(model_state_of("x").has_value());
 }

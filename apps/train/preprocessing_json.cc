@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +18,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::array kTypes{DataType::kFloat32, DataType::kInt64};
+// By data::KeyedColumn::Kind.
+constexpr std::array<std::string_view, 3> kColumnKinds{"text", "whole", "number"};
 
 bool is_utf8(const std::string& text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -112,9 +115,47 @@ struct EncodingJson {
   }
   json operator()(const data::VectorEncoding&) const { return {{"kind", "vector"}}; }
   json operator()(const data::KeyedEncoding& keyed) const {
-    return {{"kind", "keyed"}, {"fields", texts_json(keyed.fields)}};
+    json object = {{"kind", "keyed"}, {"fields", texts_json(keyed.fields)}};
+    if (keyed.columns.empty()) return object;
+    object["target"] = keyed.target;
+    for (const data::KeyedColumn& column : keyed.columns)
+      object["columns"].push_back({{"name", text_json(column.name)},
+                                   {"kind", kColumnKinds.at(static_cast<std::size_t>(column.kind))},
+                                   {"mean_deviation", {column.mean, column.deviation}},
+                                   {"bounds", column.bounds}});
+    return object;
   }
 };
+
+data::KeyedColumn::Kind column_kind_in(const json& value) {
+  const auto name = value.get<std::string>();
+  const auto* const found = std::find(kColumnKinds.begin(), kColumnKinds.end(), name);
+  if (found == kColumnKinds.end()) throw std::invalid_argument(name + " is not a kind of columns");
+  return static_cast<data::KeyedColumn::Kind>(found - kColumnKinds.begin());
+}
+
+data::KeyedEncoding keyed_in(const json& object) {
+  data::KeyedEncoding keyed{.fields = texts_in(object.at("fields")), .columns = {}};
+  if (!object.contains("columns")) return keyed;
+  keyed.target = object.at("target").get<std::size_t>();
+  if (keyed.target >= object.at("columns").size())
+    throw std::invalid_argument("there is no target column");
+  std::size_t slots = 0;
+  for (const json& value : object.at("columns")) {
+    const json& scale = value.at("mean_deviation");
+    const data::KeyedColumn& column = keyed.columns.emplace_back(
+        data::KeyedColumn{.name = text_in(value.at("name")),
+                          .kind = column_kind_in(value.at("kind")),
+                          .mean = scale.at(0).get<double>(),
+                          .deviation = scale.at(1).get<double>(),
+                          .bounds = value.at("bounds").get<std::vector<double>>()});
+    if (keyed.columns.size() - 1 != keyed.target)
+      slots += column.kind == data::KeyedColumn::Kind::kText ? 1 : 2;
+  }
+  if (slots != keyed.fields.size())
+    throw std::invalid_argument("the columns do not fit the fields");
+  return keyed;
+}
 
 data::TableEncoding table_in(const json& object) {
   data::TableEncoding table{.target = object.at("target").get<std::size_t>()};
@@ -161,7 +202,11 @@ decltype(data::Preprocessing::encoding) encoding_in(const json& object,
   if (kind == "vector") return data::VectorEncoding{};
   if (kind == "keyed") {
     if (shape.input.size() != 2) throw std::invalid_argument("the samples are not of keys");
-    return data::KeyedEncoding{texts_in(object.at("fields"))};
+    data::KeyedEncoding keyed = keyed_in(object);
+    const auto slots = static_cast<std::int64_t>(keyed.fields.size());
+    if (!keyed.columns.empty() && shape.input[1] != slots)
+      throw std::invalid_argument("the columns do not fit the shape of the samples");
+    return keyed;
   }
   if (kind == "none") return std::monostate();
   throw std::invalid_argument("the kind " + kind + " is unknown to this version");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "data/csv_cursor.h"
+#include "data/keyed_columns.h"
 #include "data/keyed_tables.h"
 #include "data/number.h"
 
@@ -39,8 +40,6 @@ constexpr std::array kColumns{ColumnFacts{"age", Column::kNumber},
 constexpr std::string_view kMissing = "?";
 // Divisor that scales the logarithms of this dataset to about 0 to 1.
 constexpr double kLogarithms = 12;
-
-std::string value_field(std::string_view column) { return fmt::format("{} value", column); }
 
 std::optional<bool> label_in(std::string_view text) {
   if (!text.empty() && text.back() == '.') text.remove_suffix(1);
@@ -80,7 +79,7 @@ Result<void> add_row(FileBytes bytes, const std::string& name, const std::vector
   for (std::size_t i = 0; i < kColumns.size(); ++i) {
     if (kColumns[i].kind != Column::kNumber) continue;
     if (numbers[i])
-      rows.add(key_of(value_field(kColumns[i].name), ""),
+      rows.add(key_of(value_field_of(kColumns[i].name), ""),
                static_cast<float>(std::log1p(*numbers[i]) / kLogarithms));
     else
       rows.add_empty();
@@ -93,9 +92,9 @@ Result<void> add_row(FileBytes bytes, const std::string& name, const std::vector
 
 Result<KeyedRows> parse_adult(FileBytes bytes, const std::string& name) {
   KeyedRows rows{.classes = {"<=50K", ">50K"}};
-  for (const ColumnFacts& column : kColumns) rows.fields.emplace_back(column.name);
+  for (const ColumnFacts& column : kColumns) rows.encoding.fields.emplace_back(column.name);
   for (const ColumnFacts& column : kColumns)
-    if (column.kind == Column::kNumber) rows.fields.push_back(value_field(column.name));
+    if (column.kind == Column::kNumber) rows.encoding.fields.push_back(value_field_of(column.name));
   CsvCursor cursor(bytes, name);
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));

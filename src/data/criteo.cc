@@ -106,7 +106,7 @@ Result<KeyedRows> parse_criteo(FileBytes bytes, const std::string& name) {
   CsvCursor cursor(bytes, name);
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));
-  KeyedRows rows{.fields = file.fields(), .classes = {"no click", "click"}};
+  KeyedRows rows{.encoding = {.fields = file.fields()}, .classes = {"no click", "click"}};
   if (more) {
     TALLY_TRY(const bool named, file.find_columns(row));
     if (named) {

@@ -64,6 +64,7 @@ bool has_decimal_comma(std::string text) {
 struct FieldRole {
   bool is_target = false;
   bool as_class = false;  // numbers are names of classes
+  Categories categories = Categories::kListed;
 };
 
 Result<void> note_field(const NamedBytes& file, FieldRole role, CsvColumn& column,
@@ -75,9 +76,15 @@ Result<void> note_field(const NamedBytes& file, FieldRole role, CsvColumn& colum
   if (!column.known) column.numeric = number && !role.as_class;
   column.known = true;
   if (column.numeric) return {};
+  if (role.categories == Categories::kHashed) {
+    const bool listed = role.is_target && column.categories.size() < kMaxCsvCategories;
+    return listed ? note_category(file, column, field) : Result<void>();
+  }
   auto noted = note_category(file, column, field);
   if (!noted && !role.is_target)
-    noted.error().message += "; leave out a column that identifies rows";
+    noted.error().message +=
+        "; leave out a column that identifies rows, or read the table as keys (logistic, widedeep, "
+        "deepfm)";
   return noted;
 }
 
@@ -127,7 +134,8 @@ Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField&
                   fmt::format("{} in column {}", expected, column.name), shown(field.text));
 }
 
-Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options) {
+Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options,
+                                Categories categories) {
   CsvCursor cursor(file.bytes, file.name);
   std::vector<CsvField> row;
   TALLY_TRY(bool more, cursor.next(row));
@@ -159,7 +167,7 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool is_target = i == table.target;
       const bool as_class = is_target && options.target == CsvTarget::kClass;
-      TALLY_TRY(note_field(file, {is_target, as_class}, table.columns[i], row[i]));
+      TALLY_TRY(note_field(file, {is_target, as_class, categories}, table.columns[i], row[i]));
     }
     ++table.rows;
     TALLY_TRY(more, cursor.next(row));
@@ -167,6 +175,7 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
   CsvColumn& target = table.columns[table.target];
   table.target_is_class = !target.numeric;
   sort_as_numbers(target.categories);
+  if (categories == Categories::kHashed) return table;
   TALLY_TRY(number_features(file, table));
   TALLY_TRY(check_memory(file, table, options.readers));
   return table;

@@ -29,8 +29,16 @@ struct CsvColumns {
 
 bool is_missing(const std::string& text);
 
-// Reads the table once and determines its columns.
-Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options);
+// The categories of text columns other than the target.
+enum class Categories : std::uint8_t {
+  kListed,  // each is a feature; limited by kMaxCsvCategories and kMaxCsvFeatures
+  kHashed,  // not listed, and without limits; nor are features counted
+};
+
+// Reads the table once and determines its columns. Of more than kMaxCsvCategories classes of the
+// target, kListed refuses the first one above, and kHashed omits all above.
+Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& options,
+                                Categories categories = Categories::kListed);
 
 // kCorrupt for a field of `column` with wrong content; the message has its line and text.
 Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,

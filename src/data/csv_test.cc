@@ -193,7 +193,8 @@ TEST(Csv, TooManyTextsAreRefused) {
   EXPECT_EQ(
       table.error().message,
       "t.csv: line 1026: expected at most 1024 different texts in column a, found 'name1024'; "
-      "leave out a column that identifies rows");
+      "leave out a column that identifies rows, or read the table as keys (logistic, "
+      "widedeep, deepfm)");
 }
 
 TEST(Csv, DecimalCommasAreNoCategories) {

@@ -6,13 +6,11 @@
 
 #include "base/check.h"
 #include "data/permutation.h"
-#include "data/preprocessing.h"
 
 namespace tally::data {
-namespace {
 
 // FNV-1a (Fowler, Noll, Vo); mix() then spreads its bits.
-std::uint64_t hash_of(std::string_view text) {
+std::uint64_t text_hash(std::string_view text) {
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   for (const char c : text) {
     hash ^= static_cast<unsigned char>(c);
@@ -21,10 +19,8 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-}  // namespace
-
 std::int64_t key_of(std::string_view field, std::string_view category) {
-  return static_cast<std::int64_t>(mix(hash_of(field), hash_of(category)) >> 1);
+  return static_cast<std::int64_t>(mix(text_hash(field), text_hash(category)) >> 1);
 }
 
 int log2_bucket(double count) {
@@ -50,7 +46,7 @@ std::uint64_t KeyedRows::longest() const {
 }
 
 KeyedRows chosen(const KeyedRows& rows, const std::vector<std::uint64_t>& indices) {
-  KeyedRows result{.fields = rows.fields, .classes = rows.classes};
+  KeyedRows result{.encoding = rows.encoding, .classes = rows.classes};
   for (const std::uint64_t row : indices) {
     for (std::uint64_t i = rows.starts[row]; i < rows.starts[row + 1]; ++i)
       result.add(rows.keys[i], rows.values[i]);
@@ -66,7 +62,7 @@ KeyedDataset::KeyedDataset(KeyedRows rows, std::uint64_t slots) : rows_(std::mov
 }
 
 Preprocessing KeyedDataset::preprocessing() const {
-  return {shape_, rows_.classes, KeyedEncoding{rows_.fields}};
+  return {shape_, rows_.classes, rows_.encoding};
 }
 
 Result<void> KeyedDataset::read(std::uint64_t index, Rng& /*augment*/, std::span<std::byte> input,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/preprocessing.h"
 #include "data/subset.h"
 
 namespace tally::data {
@@ -27,7 +28,11 @@ inline constexpr std::int64_t kNoKey = -1;
 // Most entries that the rows of one file may have in total, empty slots included.
 inline constexpr std::uint64_t kMaxKeyedEntries = std::uint64_t{1} << 31;
 
-// The 63-bit key of a category of a field.
+// A hash of a text that needs no dictionary: FNV-1a of its bytes.
+std::uint64_t text_hash(std::string_view text);
+
+// The 63-bit key of a category of a field: the upper bits of mix(text_hash(field),
+// text_hash(category)).
 std::int64_t key_of(std::string_view field, std::string_view category);
 
 // Bucket 0 for counts in [0, 1), 1 for [1, 2), 2 for [2, 4), 3 for [4, 8), ...; for negative counts
@@ -37,7 +42,7 @@ int log2_bucket(double count);
 // The entries (key and value) of all rows, one row after the other; rows may have different
 // lengths. add() appends an entry to the current row, and end_row() ends the row.
 struct KeyedRows {
-  std::vector<std::string> fields;  // one name per slot; empty: unnamed slots
+  KeyedEncoding encoding;
   // Start of each row in `keys` and `values`, and the end of the last row.
   std::vector<std::uint64_t> starts{0};
   std::vector<std::int64_t> keys;
@@ -68,7 +73,7 @@ class KeyedDataset final : public Dataset {
   Preprocessing preprocessing() const override;
   Result<void> read(std::uint64_t index, Rng& augment, std::span<std::byte> input,
                     std::span<std::byte> target) const override;
-  const std::vector<std::string>& fields() const { return rows_.fields; }
+  const std::vector<std::string>& fields() const { return rows_.encoding.fields; }
 
  private:
   const KeyedRows rows_;

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "data/input_file.h"
+#include "data/keyed_columns.h"
 #include "data/keyed_tables.h"
 #include "data/libsvm.h"
 #include "data/number.h"
@@ -20,13 +21,20 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBeginningBytes = 65536;
 
-Result<TableFormat> format_of(const fs::path& file) {
+// `by_columns`: reads a table by its columns, also one with a format of its own.
+Result<TableFormat> format_of(const fs::path& file, bool by_columns) {
   TALLY_TRY(const std::string beginning, first_bytes(file, kBeginningBytes));
-  if (const auto format = recognise_table(beginning)) return *format;
+  if (const auto format = recognise_table(beginning))
+    return by_columns && *format != TableFormat::kLibsvm ? TableFormat::kColumns : *format;
+  if (is_csv_name(file)) return TableFormat::kColumns;
   return invalid(
-      "{} is no table that is known: expected Criteo's click log, UCI Adult, MovieLens' "
-      "ratings.csv, or rows in libsvm's form; mlp and linear read other tables",
+      "{} is no table: expected a file .csv, .tsv or .data, Criteo's click log, or rows in "
+      "libsvm's form",
       file.string());
+}
+
+bool names_target(const ReadOptions& read) {
+  return !read.target_column.empty() || read.target != CsvTarget::kAuto;
 }
 
 // The file of that name, or its .gz form, if it exists.
@@ -37,10 +45,18 @@ std::optional<fs::path> found_in(const fs::path& folder, const std::string& name
   return std::nullopt;
 }
 
-Result<fs::path> table_in(const fs::path& folder) {
+// The files of a folder; without a file of a known name they are those of any csv table.
+Result<Location> tables_in(const fs::path& folder) {
+  Location tables{.kind = Kind::kCsv};
+  if (const auto any = locate(folder.string(), ""); any && any->kind == Kind::kCsv) tables = *any;
   for (const char* const name :
-       {"ratings.csv", "adult.data", "train.txt", "train.tsv", "train.csv", "train.libsvm"})
-    if (const auto found = found_in(folder, name)) return *found;
+       {"ratings.csv", "adult.data", "train.txt", "train.tsv", "train.csv", "train.libsvm"}) {
+    const auto found = found_in(folder, name);
+    if (!found) continue;
+    if (tables.train != std::vector{*found}) tables = {.kind = Kind::kCsv, .train = {*found}};
+    return tables;
+  }
+  if (tables.train.size() == 1) return tables;
   return invalid(
       fmt::format("{} has no ratings.csv, adult.data, or train.txt, .tsv, .csv or .libsvm: name "
                   "the file",
@@ -110,14 +126,14 @@ Result<Parts> read_libsvm_parts(const Location& location) {
 }
 
 Result<KeyedRows> read_table(TableFormat format, const fs::path& file, int readers = 1) {
+  TALLY_CHECK(format != TableFormat::kLibsvm && format != TableFormat::kColumns);
   if (format == TableFormat::kMovieLens) return read_ratings(file, readers);
   TALLY_TRY(const Bytes bytes, read_file(file, {.readers = readers}));
   return format == TableFormat::kCriteo ? parse_criteo(bytes, file.string())
                                         : parse_adult(bytes, file.string());
 }
 
-Result<Parts> read_parts(const Location& location) {
-  TALLY_TRY(const TableFormat format, format_of(location.train[0]));
+Result<Parts> read_parts(const Location& location, TableFormat format) {
   if (format == TableFormat::kLibsvm) return read_libsvm_parts(location);
   Parts parts;
   TALLY_TRY(parts.train, read_table(format, location.train[0], location.readers));
@@ -127,35 +143,74 @@ Result<Parts> read_parts(const Location& location) {
   return parts;
 }
 
-}  // namespace
+Result<std::unique_ptr<KeyedDataset>> dataset_of(KeyedRows rows) {
+  const std::uint64_t slots = rows.encoding.fields.size();
+  return std::make_unique<KeyedDataset>(std::move(rows), slots);
+}
 
-Result<Location> locate_keyed(const std::string& name_or_path, const fs::path& cache) {
+Result<std::unique_ptr<KeyedDataset>> open_columns(const Location& location, const Split& split,
+                                                   const std::string& target) {
+  const KeyedColumnsOptions options{.split = split, .target_column = target};
+  TALLY_TRY(const Bytes train_bytes, read_file(location.train[0], {.readers = location.readers}));
+  const NamedBytes train{train_bytes, location.train[0].string()};
+  if (location.test.empty()) {
+    TALLY_TRY(KeyedRows rows, read_keyed_columns(train, nullptr, options));
+    return dataset_of(std::move(rows));
+  }
+  TALLY_TRY(const Bytes test_bytes, read_file(location.test[0], {.readers = location.readers}));
+  const NamedBytes test{test_bytes, location.test[0].string()};
+  TALLY_TRY(KeyedRows rows, read_keyed_columns(train, &test, options));
+  return dataset_of(std::move(rows));
+}
+
+Result<Location> locate_table(const std::string& name_or_path, const fs::path& cache,
+                              bool by_columns) {
   std::error_code failure;
   const fs::file_status status = fs::status(name_or_path, failure);
   const bool known = find_in_catalog(name_or_path) != nullptr;
   // locate() handles catalog names, and returns the error for a missing path.
   if (known || !fs::exists(status)) {
     TALLY_TRY(Location location, locate(name_or_path, cache));
-    TALLY_TRY(format_of(location.train.at(0)));
-    return location;
+    TALLY_TRY(const TableFormat format, format_of(location.train.at(0), by_columns));
+    if (format != TableFormat::kColumns) return location;
+    return Location{.kind = Kind::kCsv, .train = location.train, .test = location.test};
   }
-  fs::path file = name_or_path;
+  Location location{.kind = Kind::kCsv, .train = {name_or_path}};
   if (fs::is_directory(status)) {
-    TALLY_TRY(file, table_in(name_or_path));
+    TALLY_TRY(location, tables_in(name_or_path));
   }
-  TALLY_TRY(const TableFormat format, format_of(file));
-  Location location{.kind = format == TableFormat::kMovieLens ? Kind::kMovieLens
-                            : format == TableFormat::kLibsvm  ? Kind::kLibsvm
-                                                              : Kind::kCsv,
-                    .train = {file}};
-  location.test = test_part(file, format);
+  const fs::path file = location.train[0];
+  TALLY_TRY(const TableFormat format, format_of(file, by_columns));
+  if (format == TableFormat::kMovieLens) location.kind = Kind::kMovieLens;
+  if (format == TableFormat::kLibsvm) location.kind = Kind::kLibsvm;
+  if (format != TableFormat::kColumns || location.test.empty())
+    location.test = test_part(file, format);
   return location;
 }
 
-Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const Split& split) {
+Result<Location> locate_by_columns(const std::string& name_or_path, const fs::path& cache) {
+  return locate_table(name_or_path, cache, /*by_columns=*/true);
+}
+
+}  // namespace
+
+Result<Location> locate_keyed(const std::string& name_or_path, const fs::path& cache) {
+  return locate_table(name_or_path, cache, /*by_columns=*/false);
+}
+
+Result<Location> locate_keyed_parts(const std::string& name_or_path, const fs::path& cache,
+                                    const ReadOptions& read) {
+  return locate_parts(name_or_path, cache, read,
+                      names_target(read) ? locate_by_columns : locate_keyed);
+}
+
+Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const Split& split,
+                                                 const ReadOptions& read) {
   TALLY_CHECK(location.train.size() == 1 && location.test.size() <= 1);
   TALLY_TRY(check(split));
-  TALLY_TRY(Parts parts, read_parts(location));
+  TALLY_TRY(const TableFormat format, format_of(location.train[0], names_target(read)));
+  if (format == TableFormat::kColumns) return open_columns(location, split, read.target_column);
+  TALLY_TRY(Parts parts, read_parts(location, format));
   const std::uint64_t slots =
       std::max({std::uint64_t{1}, parts.train.longest(), parts.test ? parts.test->longest() : 0});
   if (!parts.test) {
@@ -166,7 +221,19 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const
 }
 
 Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file, const KeyedLike& like) {
-  TALLY_TRY(const TableFormat format, format_of(file));
+  if (!like.encoding.columns.empty()) {
+    TALLY_TRY(const Bytes bytes, read_file(file));
+    TALLY_TRY(KeyedRows own, read_keyed_columns_like({bytes, file.string()}, like.encoding,
+                                                     like.classes, like.needs_labels));
+    return dataset_of(std::move(own));
+  }
+  const std::vector<std::string>& fields = like.encoding.fields;
+  TALLY_TRY(const TableFormat format, format_of(file, /*by_columns=*/false));
+  if (format == TableFormat::kColumns)
+    return invalid("{} has none of the known formats, and the model was trained on {}",
+                   file.string(),
+                   fields.empty() ? std::string("rows in libsvm's form")
+                                  : fmt::format("one with the fields {}", fmt::join(fields, ", ")));
   KeyedRows rows;
   if (format == TableFormat::kLibsvm) {
     TALLY_TRY(SparseRows sparse, read_libsvm(file));
@@ -180,9 +247,9 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file, cons
   } else {
     TALLY_TRY(rows, read_table(format, file));
   }
-  if (rows.fields != like.fields)
+  if (rows.encoding.fields != fields)
     return invalid("{} has the fields {}, and the model was trained on {}", file.string(),
-                   fmt::join(rows.fields, ", "), fmt::join(like.fields, ", "));
+                   fmt::join(rows.encoding.fields, ", "), fmt::join(fields, ", "));
   if (rows.longest() > like.slots)
     return tally::corrupt("{} has a row of {} entries, and the model was trained on {} at most",
                           file.string(), rows.longest(), like.slots);

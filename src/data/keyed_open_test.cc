@@ -93,10 +93,10 @@ TEST(OpenKeyed, WhatDoesNotFitIsRefusedInOneLine) {
   const auto three = folder.write("three", "1 1:1\n2 1:1\n3 1:1\n");
   const auto one = folder.write("one", "1 1:1\n1 2:1\n");
   const std::pair<std::filesystem::path, std::string> cases[] = {
-      {novel, novel.string() +
-                  " is no table that is known: expected Criteo's click log, UCI "
-                  "Adult, MovieLens' ratings.csv, or rows in libsvm's form; mlp and linear read "
-                  "other tables"},
+      {novel,
+       novel.string() +
+           " is no table: expected a file .csv, .tsv or .data, Criteo's click log, or rows in "
+           "libsvm's form"},
       {three, three.string() + " has labels of 3 kinds: two are taken, such as -1 and 1"},
       {one, one.string() + " has labels of 1 kind: two are taken, such as -1 and 1"},
       {folder.path(), folder.path().string() +

@@ -43,9 +43,15 @@ Result<MovieGenres> parse_movies(FileBytes bytes, const std::string& name);
 Result<KeyedRows> parse_ratings(FileBytes bytes, const std::string& name,
                                 const MovieGenres& genres);
 
-enum class TableFormat : std::uint8_t { kCriteo, kAdult, kMovieLens, kLibsvm };
+enum class TableFormat : std::uint8_t {
+  kCriteo,
+  kAdult,
+  kMovieLens,
+  kLibsvm,
+  kColumns,  // a table of the user's own, see keyed_columns.h
+};
 
-// Detects the format from the beginning of a file; nullopt if unknown.
+// Detects a format other than kColumns from the beginning of a file; nullopt if it has none.
 std::optional<TableFormat> recognise_table(std::string_view beginning);
 
 }  // namespace tally::data

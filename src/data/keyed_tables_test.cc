@@ -35,8 +35,8 @@ std::string criteo_header() {
 }
 
 std::int64_t slot(const KeyedRows& rows, std::size_t row, const std::string& field) {
-  for (std::size_t i = 0; i < rows.fields.size(); ++i)
-    if (rows.fields[i] == field) return rows.keys[rows.starts[row] + i];
+  for (std::size_t i = 0; i < rows.encoding.fields.size(); ++i)
+    if (rows.encoding.fields[i] == field) return rows.keys[rows.starts[row] + i];
   ADD_FAILURE() << "no field " << field;
   return 0;
 }
@@ -71,7 +71,7 @@ TEST(Adult, RowsHaveCategoriesAndValues) {
       parse_adult(bytes_of("|1x3 Cross validator\n" + kKeyedTablesAdultRow + test), "f");
   ASSERT_TRUE(rows.has_value()) << rows.error().message;
   EXPECT_EQ(rows->labels, (std::vector<std::uint8_t>{0, 1}));
-  EXPECT_EQ(rows->fields.size(), kAdultSlots);
+  EXPECT_EQ(rows->encoding.fields.size(), kAdultSlots);
   EXPECT_EQ(rows->keys.size(), 2 * kAdultSlots);
   EXPECT_EQ(slot(*rows, 0, "age"), key_of("age", "39"));
   EXPECT_EQ(slot(*rows, 0, "fnlwgt"), key_of("fnlwgt", "17"));  // 2^16 <= 77516 < 2^17
@@ -105,7 +105,7 @@ TEST(MovieLens, RatingsOfFourAndMoreAreLikes) {
             (Keys{key_of("user", "1"), key_of("movie", "31"), kNoKey, key_of("genre", "War"),
                   key_of("user", "2"), key_of("movie", "32"), kNoKey, kNoKey}));
   const auto plain = parse_ratings(bytes_of(text), "f", {});
-  EXPECT_EQ(plain->fields, (std::vector<std::string>{"user", "movie"}));
+  EXPECT_EQ(plain->encoding.fields, (std::vector<std::string>{"user", "movie"}));
 }
 
 TEST(KeyedTables, EveryFaultIsNamedWithItsLine) {

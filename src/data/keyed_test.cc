@@ -51,7 +51,7 @@ TEST(KeyedDataset, ShortRowsAreFilledUp) {
 }
 
 TEST(KeyedDataset, ChosenRowsComeInTheirOrder) {
-  KeyedRows rows{.fields = {"a"}, .classes = {"no", "yes"}};
+  KeyedRows rows{.encoding = {.fields = {"a"}}, .classes = {"no", "yes"}};
   for (int i = 0; i < 4; ++i) {
     rows.add(i * 10);
     rows.end_row(i == 2);
@@ -59,7 +59,7 @@ TEST(KeyedDataset, ChosenRowsComeInTheirOrder) {
   const KeyedRows some = chosen(rows, {3, 2});
   EXPECT_EQ(some.keys, (std::vector<std::int64_t>{30, 20}));
   EXPECT_EQ(some.labels, (std::vector<std::uint8_t>{0, 1}));
-  EXPECT_EQ(some.fields, rows.fields);
+  EXPECT_EQ(some.encoding.fields, rows.encoding.fields);
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ Result<Location> locate_file(const fs::path& file) {
   }
   if (ends_with_any(name, {".bin"})) return Location{.kind = Kind::kCifar, .train = {file}};
   if (ends_with_any(name, {".txt", ".md"})) return Location{.kind = Kind::kText, .train = {file}};
-  if (ends_with_any(name, {".csv", ".tsv", ".data"}))
+  if (is_csv_name(file))
     return Location{.kind = Kind::kCsv, .train = {file}, .test = test_beside(file)};
   if (ends_with_any(name, {".svm", ".libsvm"}) || looks_like_libsvm(beginning))
     return Location{.kind = Kind::kLibsvm, .train = {file}, .test = test_beside(file)};
@@ -194,6 +194,10 @@ std::vector<fs::path> test_beside(const fs::path& file) {
     if (!candidate.empty() && fs::is_regular_file(file.parent_path() / candidate, ignored))
       return {file.parent_path() / candidate};
   return {};
+}
+
+bool is_csv_name(const fs::path& file) {
+  return ends_with_any(plain_name(file), {".csv", ".tsv", ".data"});
 }
 
 bool has_files(const CatalogEntry& entry, const fs::path& folder) {

@@ -28,6 +28,9 @@ Result<Location> locate(const std::string& name_or_path, const std::filesystem::
 // train.csv.
 std::vector<std::filesystem::path> test_beside(const std::filesystem::path& file);
 
+// True for the name of a csv table, optionally gzip-compressed: .csv, .tsv or .data.
+bool is_csv_name(const std::filesystem::path& file);
+
 // True if `folder` has all files of a catalog dataset.
 bool has_files(const CatalogEntry& entry, const std::filesystem::path& folder);
 

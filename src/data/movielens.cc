@@ -99,8 +99,8 @@ Result<KeyedRows> parse_ratings(FileBytes bytes, const std::string& name,
                                 const MovieGenres& genres) {
   NamedTable table(bytes, name);
   TALLY_TRY(const std::vector<std::size_t> columns, table.columns({"userId", "movieId", "rating"}));
-  KeyedRows rows{.fields = {"user", "movie"}, .classes = {"below 4", "4 or more"}};
-  for (const std::string& genre : genres.names) rows.fields.push_back(genre);
+  KeyedRows rows{.encoding = {.fields = {"user", "movie"}}, .classes = {"below 4", "4 or more"}};
+  for (const std::string& genre : genres.names) rows.encoding.fields.push_back(genre);
   for (;;) {
     TALLY_TRY(const bool more, table.next());
     if (!more) break;

@@ -26,7 +26,8 @@ std::string taken_by(const Preprocessing& like) {
     std::string operator()(const TextEncoding&) const { return "texts"; }
     std::string operator()(const VectorEncoding&) const { return "rows in libsvm's form"; }
     std::string operator()(const KeyedEncoding& keyed) const {
-      return keyed.fields.empty() ? "rows in libsvm's form" : "tables of the trained fields";
+      if (keyed.fields.empty()) return "rows in libsvm's form";
+      return keyed.columns.empty() ? "tables of the trained fields" : "tables (.csv)";
     }
   };
   return std::visit(Names(), like.encoding);
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Dataset>> open_unscaled(const Location& location, const P
   if (const auto* const keyed = std::get_if<KeyedEncoding>(&like.encoding)) {
     TALLY_TRY(std::unique_ptr<Dataset> rows,
               open_keyed_like(judged_files(location).front(),
-                              {.fields = keyed->fields,
+                              {.encoding = *keyed,
                                .slots = static_cast<std::uint64_t>(like.shape.input.at(1)),
                                .classes = like.classes,
                                .needs_labels = needed}));

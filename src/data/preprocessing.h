@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,9 +38,27 @@ struct TextEncoding {
 };
 // Rows of a libsvm file as dense vectors.
 struct VectorEncoding {};
+// A column of a table of the user's own that is read as keys, see keyed_columns.h.
+struct KeyedColumn {
+  enum class Kind : std::uint8_t {
+    kText,    // one slot: the text as the category
+    kWhole,   // two slots: the whole number as the category, and the value
+    kNumber,  // two slots: the bucket as the category, and the value
+  };
+  std::string name;
+  Kind kind = Kind::kText;
+  // Of the value of a number, over the training part.
+  double mean = 0;
+  double deviation = 1;
+  // kNumber: the bucket of a number is the count of bounds that are not above it. Ascending.
+  std::vector<double> bounds;
+};
 // Rows of keys, see keyed.h.
 struct KeyedEncoding {
   std::vector<std::string> fields;  // by slot; empty: slots without names
+  // In the order of the training file; empty for tables with a format of their own.
+  std::vector<KeyedColumn> columns;
+  std::size_t target = 0;  // index of the target column; only its name is used
 };
 
 // Targets of regression become (value - mean) / deviation.

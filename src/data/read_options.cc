@@ -26,7 +26,11 @@ Result<void> check_kind(const std::string& name, Kind kind, const ReadOptions& r
 std::string inputs_text(Kind kind, const ReadOptions& read, const Dataset& train) {
   const std::vector<std::int64_t>& shape = train.shape().input;
   const Preprocessing samples = train.preprocessing();
-  if (const auto* const keyed = std::get_if<KeyedEncoding>(&samples.encoding))
+  const auto* const keyed = std::get_if<KeyedEncoding>(&samples.encoding);
+  if (keyed != nullptr && !keyed->columns.empty())
+    return fmt::format("{} column{} as {} slots of keys", keyed->columns.size() - 1,
+                       keyed->columns.size() == 2 ? "" : "s", shape[1]);
+  if (keyed != nullptr)
     return keyed->fields.empty() ? fmt::format("up to {} keys in a row", shape[1])
                                  : fmt::format("{} fields", shape[1]);
   if (kind == Kind::kText)
@@ -42,9 +46,12 @@ std::string targets_text(const Dataset& train) {
   const std::string kind =
       classes == 0 ? "numbers" : fmt::format("{} class{}", classes, classes == 1 ? "" : "es");
   const Preprocessing samples = train.preprocessing();
-  const auto* const table = std::get_if<TableEncoding>(&samples.encoding);
-  return table == nullptr ? kind
-                          : fmt::format("target {} ({})", table->columns[table->target].name, kind);
+  if (const auto* const table = std::get_if<TableEncoding>(&samples.encoding))
+    return fmt::format("target {} ({})", table->columns[table->target].name, kind);
+  const auto* const keyed = std::get_if<KeyedEncoding>(&samples.encoding);
+  if (keyed == nullptr || keyed->columns.empty()) return kind;
+  return fmt::format("target {} ({})", keyed->columns[keyed->target].name,
+                     fmt::join(samples.classes, " or "));
 }
 
 }  // namespace
