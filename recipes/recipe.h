@@ -22,6 +22,9 @@ struct Defaults {
   std::string data;
   std::uint64_t batch = 64;  // samples per worker and step
   std::uint64_t epochs = 10;
+  // A training on few samples has more epochs, as many as make this number of steps. It evaluates
+  // and saves as often as one with `epochs` epochs.
+  std::uint64_t least_steps = 0;
   std::string optimizer = "sgd";
   double rate = 0.1;
   std::string schedule = "constant";

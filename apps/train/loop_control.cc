@@ -105,6 +105,12 @@ std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
   return limit > 0 ? std::min(limit, steps) : steps;
 }
 
+std::uint64_t lengthened(std::uint64_t epochs, std::uint64_t least_steps,
+                         std::uint64_t batches_per_epoch, std::uint64_t accumulate) {
+  const std::uint64_t batches = std::max<std::uint64_t>(1, batches_per_epoch);
+  return std::max(epochs, (least_steps * accumulate + batches - 1) / batches);
+}
+
 // Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and
 // n negatives adds y * (negatives below) and y * n / 2.
 std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {

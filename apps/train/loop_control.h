@@ -114,4 +114,8 @@ std::uint64_t steps_to_next_agreement(double step_seconds);
 std::uint64_t total_steps(std::uint64_t epochs, std::uint64_t batches_per_epoch,
                           std::uint64_t accumulate, std::uint64_t limit);
 
+// Returns `epochs`, or as many as make `least_steps` updates.
+std::uint64_t lengthened(std::uint64_t epochs, std::uint64_t least_steps,
+                         std::uint64_t batches_per_epoch, std::uint64_t accumulate);
+
 }  // namespace tally::app

@@ -125,5 +125,14 @@ TEST(LoopControl, NextMeetingIsWhereSomethingIsDue) {
     EXPECT_EQ(LoopControl(row.options).next_due(row.now, pace), row.expected) << row.now.steps;
 }
 
+TEST(Lengthened, EpochsMakeTheLeastSteps) {
+  EXPECT_EQ(lengthened(2, 0, 1, 1), 2U);
+  EXPECT_EQ(lengthened(2, 100, 1, 1), 100U);
+  EXPECT_EQ(lengthened(2, 100, 3, 1), 34U);
+  EXPECT_EQ(lengthened(2, 100, 3, 2), 67U);
+  EXPECT_EQ(lengthened(2, 100, 500, 1), 2U);
+  EXPECT_EQ(lengthened(2, 100, 0, 1), 100U);
+}
+
 }  // namespace
 }  // namespace tally::app

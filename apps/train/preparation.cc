@@ -96,8 +96,11 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
                            .workers = workers});
   prepared.batches_per_epoch = order.steps_per_epoch();
   const bool by_steps = options.steps > 0 && !options.epochs;
-  if (!by_steps) prepared.epoch_count = options.epochs.value_or(recipe.defaults().epochs);
   const auto accumulate = static_cast<std::uint64_t>(options.accumulate);
+  const recipes::Defaults& defaults = recipe.defaults();
+  if (!by_steps)
+    prepared.epoch_count = options.epochs.value_or(
+        lengthened(defaults.epochs, defaults.least_steps, prepared.batches_per_epoch, accumulate));
   prepared.control.total_steps = by_steps
                                      ? options.steps
                                      : total_steps(prepared.epoch_count, prepared.batches_per_epoch,
@@ -109,11 +112,17 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
   return {};
 }
 
-Result<void> set_loop_control(const TrainOptions& options, Preparation& prepared) {
+Result<void> set_loop_control(const TrainOptions& options, const recipes::Defaults& defaults,
+                              Preparation& prepared) {
   LoopControlOptions& control = prepared.control;
   TALLY_TRY(control.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
-  TALLY_TRY(const Interval save,
+  // Many short epochs are as long as the epochs of the recipe.
+  const std::uint64_t short_epochs =
+      options.epochs ? 1 : std::max<std::uint64_t>(1, prepared.epoch_count / defaults.epochs);
+  if (options.eval_every == defaults.eval_every) control.evaluate.epochs *= short_epochs;
+  TALLY_TRY(Interval save,
             of_option("--checkpoint-every", parse_interval(options.checkpoint_every)));
+  if (options.checkpoint_every == TrainOptions().checkpoint_every) save.epochs *= short_epochs;
   if (!options.checkpoint.empty()) control.save = save;
   if (!options.checkpoint.empty() && save == Interval{})
     return invalid("--checkpoint-every never: leave out --checkpoint instead");
@@ -291,7 +300,7 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
   TALLY_TRY(
       prepared.schedule,
       of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
-  TALLY_TRY(set_loop_control(options, prepared));
+  TALLY_TRY(set_loop_control(options, recipe.defaults(), prepared));
   TALLY_TRY(set_resume(options, recipe, prepared));
   TALLY_TRY(set_record(options, prepared));
   return prepared;

@@ -22,11 +22,12 @@ at::Tensor DeepFm::forward(const at::Tensor& input) {
 std::unique_ptr<Recipe> make_deepfm() {
   return make_keyed_recipe(
       {.facts = {.name = "deepfm",
-                 .description =
-                     "a factorisation machine with deep layers on Criteo, MovieLens or Adult",
+                 .description = "a factorisation machine with deep layers, on a table with two "
+                                "classes: your own, Criteo, MovieLens or Adult",
                  .defaults = {.data = "movielens",
                               .batch = 256,
                               .epochs = 2,
+                              .least_steps = 100,
                               .optimizer = "adam",
                               .rate = 1e-3}},
        .options = recommender_options,

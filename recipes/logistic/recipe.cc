@@ -18,8 +18,12 @@ std::unique_ptr<Recipe> make_logistic() {
   return make_keyed_recipe(
       {.facts = {.name = "logistic",
                  .description =
-                     "sparse logistic regression on a libsvm file or a table of categories",
-                 .defaults = {.batch = 256, .epochs = 10, .optimizer = "adagrad", .rate = 0.1}},
+                     "sparse logistic regression on a libsvm file or a table with two classes",
+                 .defaults = {.batch = 256,
+                              .epochs = 10,
+                              .least_steps = 200,
+                              .optimizer = "adagrad",
+                              .rate = 0.1}},
        .needs_fields = false,
        .shape = {.rows = 1 << 18},
        .options = [](KeyedShape& shape) -> std::vector<RecipeOption> {

@@ -22,9 +22,13 @@ at::Tensor WideDeep::forward(const at::Tensor& input) {
 std::unique_ptr<Recipe> make_widedeep() {
   return make_keyed_recipe(
       {.facts = {.name = "widedeep",
-                 .description = "a wide linear part with crossed fields beside deep layers, on "
-                                "Adult, Criteo or MovieLens",
-                 .defaults = {.batch = 256, .epochs = 4, .optimizer = "adam", .rate = 1e-3}},
+                 .description = "a wide linear part with crossed fields beside deep layers, on a "
+                                "table with two classes: your own, Adult, Criteo or MovieLens",
+                 .defaults = {.batch = 256,
+                              .epochs = 4,
+                              .least_steps = 100,
+                              .optimizer = "adam",
+                              .rate = 1e-3}},
        .options = recommender_options,
        .make_model = [](const KeyedShape& shape,
                         const std::vector<std::string>& fields) -> std::shared_ptr<Model> {

@@ -75,6 +75,17 @@ TEST_F(TrainKeyed, TablesAreLearnedByTheDeepModels) {
   }
 }
 
+// Ten epochs of one step each would not be enough.
+TEST_F(TrainKeyed, SmallTableOfYourOwnIsLearnedByDefault) {
+  const auto result =
+      result_of({"logistic", "--data", folder_.table(300), "--target", "side", "--workers", "2"});
+  EXPECT_GE(result["accuracy"].get<double>(), 0.9) << output_;
+  EXPECT_EQ(result["steps"], 200);
+  EXPECT_THAT(output_, HasSubstr("2 columns as 4 slots of keys, target side (over or under)"));
+  EXPECT_THAT(output_, HasSubstr("epoch 20 "));
+  EXPECT_THAT(output_, testing::Not(HasSubstr("epoch 10 ")));
+}
+
 TEST_F(TrainKeyed, DataThatDoNotFitAreRefusedInOneLine) {
   const std::string sparse = write("sparse", "+1 1:1\n-1 2:1\n");
   const struct {
