@@ -105,7 +105,7 @@ SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double
 }
 
 at::Tensor shrinking(const at::Tensor& rows, double l2) {
-  if (l2 == 0) return rows;
+  if (l2 == 0 || !at::GradMode::is_enabled()) return rows;
   return Shrink::apply(rows, l2 / static_cast<double>(rows.size(0)));
 }
 

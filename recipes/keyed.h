@@ -46,6 +46,14 @@ struct KeyedBatch {
 // Throws c10::Error unless the input is int64 [samples, 2, slots].
 KeyedBatch keyed_batch(const at::Tensor& input);
 
+// A model on samples of keys.
+class KeyedModel : public Model {
+ public:
+  at::Tensor forward(const at::Tensor& input) final { return forward_batch(keyed_batch(input)); }
+  // Logits [samples].
+  virtual at::Tensor forward_batch(const KeyedBatch& batch) = 0;
+};
+
 // Makes an embedding initialised by torch's random numbers; with scale 0 it is zero.
 SparseEmbedding make_embedding(std::int64_t dimension, std::int64_t rows, double scale);
 

@@ -4,7 +4,10 @@
 #include <cmath>
 
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
+#include "data/permutation.h"
 #include "recipes/deepfm/model.h"
 #include "recipes/logistic/model.h"
 #include "recipes/task.h"
@@ -89,6 +92,45 @@ TEST(Crosses, HaveAKeyOfTheirOwnWhereAllSlotsAreFilled) {
   EXPECT_TRUE(crossed[2].equal(at::full({3}, -1, at::kLong)));
   EXPECT_TRUE(crossed.slice(0, 0, 2).ge(0).all().item<bool>());
   EXPECT_EQ(crossed_keys(keys, {}).sizes(), (at::IntArrayRef{3, 0}));
+}
+
+TEST(Crosses, HaveTheMixOfTheirNumberAndTheirKeys) {
+  const std::vector<std::int64_t> keys = {5, std::int64_t{1} << 62, 77};
+  const std::vector<Cross> crosses = {{0, 1}, {2, 1, 0}};
+  const at::Tensor crossed = crossed_keys(at::tensor(keys, at::kLong).view({1, 3}), crosses);
+  for (std::size_t i = 0; i < crosses.size(); ++i) {
+    std::uint64_t key = i;
+    for (const std::int64_t slot : crosses[i])
+      key = data::mix(key, static_cast<std::uint64_t>(keys[static_cast<std::size_t>(slot)]));
+    EXPECT_EQ(crossed[0][static_cast<std::int64_t>(i)].item<std::int64_t>(),
+              static_cast<std::int64_t>(key >> 1));
+  }
+}
+
+// The number of samples and the keys differ from those of the example.
+TEST(KeyedModels, RecordedGraphComputesWithOtherKeys) {
+  const KeyedShape shape{.slots = 3, .rows = 100, .embedding = 4, .hidden = 8, .l2 = 0.1};
+  const std::vector<std::shared_ptr<Model>> models = {
+      std::make_shared<Logistic>(shape), std::make_shared<DeepFm>(shape),
+      std::make_shared<WideDeep>(shape, std::vector<Cross>{{0, 1}, {0, 1, 2}}),
+      std::make_shared<WideDeep>(shape, std::vector<Cross>{})};
+  const at::NoGradGuard no_grad;
+  constexpr std::int64_t kLarge = std::int64_t{1} << 62;
+  const at::Tensor example = samples(3, {1, kLarge, -1, 2, 3, 4}, {1, 1, 0, 2, 2, 2});
+  const at::Tensor other =
+      samples(3, {kLarge - 1, 9, 99, -1, 100, 101, 5, kLarge + 7, -1}, {1, 2, 3, 0, 4, 5, 6, 7, 0});
+  for (const auto& model : models) {
+    model->eval();
+    for (at::Tensor& parameter : model->parameters()) parameter.normal_().set_requires_grad(false);
+    const auto compute = [&model](torch::jit::Stack inputs) -> torch::jit::Stack {
+      return {model->forward(inputs.at(0).toTensor())};
+    };
+    const auto traced = torch::jit::tracer::trace({example}, compute,
+                                                  [](const at::Tensor&) { return std::string(); });
+    torch::jit::Stack stack = {other};
+    torch::jit::GraphFunction("recorded", traced.first->graph, nullptr).run(stack);
+    EXPECT_TRUE(at::allclose(stack.at(0).toTensor(), model->forward(other)));
+  }
 }
 
 TEST(WideDeep, ForgetsNothingOfTheWidePart) {

@@ -1,11 +1,15 @@
 // forward() maps each key to a row index, its `place`: in `weight`, or among the rows pulled for
-// this pass. Lookup gathers the rows, and its backward adds up the gradients of equal keys.
+// this pass. Lookup gathers the rows, and its backward adds up the gradients of equal keys. While
+// libtorch records a graph, the places are computed by operations on tensors instead, so that the
+// graph has no places of the example.
 #include "tally/sparse.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <torch/csrc/jit/frontend/tracer.h>
 
+#include "adapters/torch/key_tensors.h"
 #include "adapters/torch/tensors.h"
 #include "base/rng.h"
 #include "data/permutation.h"
@@ -116,6 +120,13 @@ at::Tensor places_of(const at::Tensor& flat, const PlaceOf& place_of) {
   return places;
 }
 
+// The same rows as from_weight(), by operations that a graph can record. It has no sizes of the
+// example either.
+at::Tensor recorded_lookup(const at::Tensor& weight, const at::Tensor& keys) {
+  const at::Tensor places = adapter::rows_of(keys.clamp_min(0), weight.size(0));
+  return at::embedding(weight, places).masked_fill(keys.eq(kPadding).unsqueeze(-1), 0);
+}
+
 // Sorts the keys and removes duplicates.
 void sort_out(std::vector<std::uint64_t>& keys) {
   std::sort(keys.begin(), keys.end());
@@ -169,6 +180,7 @@ at::Tensor SparseEmbeddingImpl::forward(const at::Tensor& keys) {
 }
 
 at::Tensor SparseEmbeddingImpl::from_weight(const at::Tensor& keys) {
+  if (torch::jit::tracer::isTracing()) return recorded_lookup(weight, keys);
   const at::Tensor places =
       places_of(flat_keys(keys), [this](std::uint64_t key) { return row_of(key); });
   return Lookup::apply(weight, places.to(weight.device()))

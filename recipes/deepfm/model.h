@@ -5,11 +5,10 @@ namespace tally::recipes {
 
 // DeepFM (Guo et al. 2017): a factorisation machine and fully connected layers on the same
 // embeddings. `linear` has a weight per key; the rest is in Tower.
-class DeepFm final : public Model {
+class DeepFm final : public KeyedModel {
  public:
   explicit DeepFm(const KeyedShape& shape);
-  // Logits [samples].
-  at::Tensor forward(const at::Tensor& input) override;
+  at::Tensor forward_batch(const KeyedBatch& batch) override;
 
  private:
   Tower tower_;

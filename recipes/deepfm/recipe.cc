@@ -12,8 +12,7 @@ at::Tensor pair_products(const at::Tensor& vectors) {
 
 DeepFm::DeepFm(const KeyedShape& shape) : tower_(*this, "linear", shape, /*initial_scale=*/0.02) {}
 
-at::Tensor DeepFm::forward(const at::Tensor& input) {
-  const KeyedBatch batch = keyed_batch(input);
+at::Tensor DeepFm::forward_batch(const KeyedBatch& batch) {
   const at::Tensor first = tower_.linear(batch);
   const at::Tensor vectors = tower_.vectors(batch);
   return first + pair_products(vectors) + tower_.deep(vectors) + tower_.bias();

@@ -5,11 +5,10 @@ namespace tally::recipes {
 
 // Logistic regression on samples of keys: a weight per key, `linear`, and `bias`. Both are
 // initially zero. Uses `rows` and `l2` of the shape.
-class Logistic final : public Model {
+class Logistic final : public KeyedModel {
  public:
   explicit Logistic(const KeyedShape& shape);
-  // Logits [samples].
-  at::Tensor forward(const at::Tensor& input) override;
+  at::Tensor forward_batch(const KeyedBatch& batch) override;
 
  private:
   const double l2_;

@@ -9,8 +9,7 @@ Logistic::Logistic(const KeyedShape& shape)
       linear_(register_module("linear", make_embedding(1, shape.rows, 0))),
       bias_(register_parameter("bias", at::zeros({1}))) {}
 
-at::Tensor Logistic::forward(const at::Tensor& input) {
-  const KeyedBatch batch = keyed_batch(input);
+at::Tensor Logistic::forward_batch(const KeyedBatch& batch) {
   return linear_part(linear_, batch, l2_) + bias_;
 }
 

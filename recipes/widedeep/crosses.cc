@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "adapters/torch/key_tensors.h"
+#include "base/rng.h"
 #include "data/keyed.h"
-#include "data/permutation.h"
 
 namespace tally::recipes {
 namespace {
@@ -51,24 +52,24 @@ std::vector<Cross> crosses_for(const std::vector<std::string>& fields) {
 }
 
 at::Tensor crossed_keys(const at::Tensor& keys, const std::vector<Cross>& crosses) {
-  const at::Tensor from = keys.to(at::kCPU).contiguous();
-  const auto count = static_cast<std::int64_t>(crosses.size());
-  at::Tensor result = at::empty({from.size(0), count}, at::kLong);
-  std::int64_t* to = result.data_ptr<std::int64_t>();
-  for (std::int64_t sample = 0; sample < from.size(0); ++sample) {
-    const std::int64_t* const row = from.data_ptr<std::int64_t>() + sample * from.size(1);
-    for (std::size_t i = 0; i < crosses.size(); ++i) {
-      // Crosses of the same keys have different keys.
-      std::uint64_t key = i;
-      bool whole = true;
-      for (const std::int64_t slot : crosses[i]) {
-        whole = whole && row[slot] != data::kNoKey;
-        key = data::mix(key, static_cast<std::uint64_t>(row[slot]));
-      }
-      *to++ = whole ? static_cast<std::int64_t>(key >> 1) : data::kNoKey;
+  if (crosses.empty()) return keys.slice(1, 0, 0);
+  std::vector<at::Tensor> result;
+  for (const Cross& cross : crosses) {
+    // Crosses of the same keys have different keys, because their number is the first state.
+    const std::uint64_t first = Rng(result.size()).next();
+    at::Tensor key;
+    at::Tensor incomplete;
+    for (const std::int64_t slot : cross) {
+      const at::Tensor column = keys.select(1, slot);
+      const at::Tensor empty = column.eq(data::kNoKey);
+      incomplete = incomplete.defined() ? at::logical_or(incomplete, empty) : empty;
+      key = key.defined()
+                ? adapter::mixed(key, column)
+                : adapter::next_of(at::bitwise_xor(column, static_cast<std::int64_t>(first)));
     }
+    result.push_back(adapter::shifted_right(key, 1).masked_fill(incomplete, data::kNoKey));
   }
-  return result.to(keys.device());
+  return at::stack(result, 1);
 }
 
 }  // namespace tally::recipes

@@ -19,11 +19,10 @@ at::Tensor crossed_keys(const at::Tensor& keys, const std::vector<Cross>& crosse
 
 // Wide & Deep (Cheng et al. 2016): `wide` has a weight per key and per crossed key; the rest is in
 // Tower.
-class WideDeep final : public Model {
+class WideDeep final : public KeyedModel {
  public:
   WideDeep(const KeyedShape& shape, std::vector<Cross> crosses);
-  // Logits [samples].
-  at::Tensor forward(const at::Tensor& input) override;
+  at::Tensor forward_batch(const KeyedBatch& batch) override;
 
  private:
   const std::vector<Cross> crosses_;

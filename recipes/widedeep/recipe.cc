@@ -9,8 +9,7 @@ namespace tally::recipes {
 WideDeep::WideDeep(const KeyedShape& shape, std::vector<Cross> crosses)
     : crosses_(std::move(crosses)), tower_(*this, "wide", shape, /*initial_scale=*/0.05) {}
 
-at::Tensor WideDeep::forward(const at::Tensor& input) {
-  const KeyedBatch batch = keyed_batch(input);
+at::Tensor WideDeep::forward_batch(const KeyedBatch& batch) {
   // Each present cross counts once; padding rows are zero.
   const at::Tensor crossed = crossed_keys(batch.keys, crosses_);
   const KeyedBatch widened{
