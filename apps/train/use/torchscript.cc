@@ -11,7 +11,11 @@
 
 #include "apps/train/use/prediction.h"
 #include "base/errors.h"
+#include "base/rng.h"
 #include "data/csv.h"
+#include "data/keyed_columns.h"
+#include "data/text.h"
+#include "recipes/keyed.h"
 
 namespace tally::app {
 namespace {
@@ -21,12 +25,15 @@ using torch::jit::Module;
 
 // Largest difference of an answer of the module from that of the trained model.
 constexpr double kTolerance = 1e-4;
+// U+FFFD, in place of bytes that are not UTF-8.
+constexpr std::uint32_t kReplacement = 0xFFFD;
 
 // The answers of the model: probabilities or values.
 constexpr const char* kClassify = R"(
 def answer(self, output: Tensor) -> Tensor:
     return torch.softmax(output, -1)
-
+)";
+constexpr const char* kBestClass = R"(
 def best(self, answers: Tensor) -> List[Tuple[str, float]]:
     result: List[Tuple[str, float]] = []
     for i in range(answers.size(0)):
@@ -34,10 +41,16 @@ def best(self, answers: Tensor) -> List[Tuple[str, float]]:
         result.append((self.classes[label], float(answers[i, label])))
     return result
 )";
+constexpr const char* kDecide = R"(
+def answer(self, output: Tensor) -> Tensor:
+    second = torch.sigmoid(output.reshape([-1]))
+    return torch.stack([1 - second, second], 1)
+)";
 constexpr const char* kRegress = R"(
 def answer(self, output: Tensor) -> Tensor:
     return output.reshape([-1]).double() * self.target_deviation + self.target_mean
-
+)";
+constexpr const char* kBestValue = R"(
 def best(self, answers: Tensor) -> List[float]:
     result: List[float] = []
     for i in range(answers.size(0)):
@@ -110,9 +123,97 @@ def forward(self, features: Tensor) -> Tensor:
     return self.answer(self.model.forward(features.float()))
 )";
 
+// Rows of keys: forward() takes keys, or -1 in an empty slot, and their values.
+constexpr const char* kKeys = R"(
+def forward(self, keys: Tensor, values: Tensor) -> Tensor:
+    fits = keys.dim() == 2 and keys.size(1) == self.slots and values.size() == keys.size()
+    assert fits, "expected keys and values: [count, slots] each"
+    assert bool((keys >= -1).all()), "a key is 0 or above, or -1 in an empty slot"
+    return self.answer(self.model.forward(keys, values.double()))
+)";
+
+// Tables of the user's own, as src/data/keyed_columns.cc reads them. Numbers of TorchScript are
+// int64 and wrap around; its shifts to the right repeat the sign, so a mask follows. Indices of
+// texts count bytes. The kinds of columns are those of data::KeyedColumn.
+constexpr const char* kKeyedColumns = R"(
+def key_of(self, salt: int, category: str) -> int:
+    hash = -3750763034362895579
+    for i in range(len(category)):
+        hash = (hash ^ ord(category[i])) * 1099511628211
+    z = (salt ^ hash) + -7046029254386353131
+    z = (z ^ ((z >> 30) & 17179869183)) * -4658895280553007687
+    z = (z ^ ((z >> 27) & 137438953471)) * -7723592293110705685
+    z = z ^ ((z >> 31) & 8589934591)
+    return (z >> 1) & 9223372036854775807
+
+def encode(self, rows: List[Dict[str, str]]) -> Tuple[Tensor, Tensor]:
+    keys: List[int] = []
+    values: List[float] = []
+    for row in rows:
+        for c in range(len(self.columns)):
+            column = self.columns[c]
+            assert column in row, "a row has no column " + column
+            text = row[column].strip(self.spaces)
+            missing = text in self.missing_words
+            key = -1
+            if self.kinds[c] == 0:
+                if not missing:
+                    key = self.key_of(self.salts[c], text)
+                keys.append(key)
+                values.append(0.0 if missing else 1.0)
+                continue
+            value = 0.0
+            if not missing:
+                number = float(text)
+                fits = abs(number) <= 3.4028234663852886e38
+                assert fits, "expected a number in column " + column + ", found " + text
+                value = (number - self.means[c]) / self.deviations[c]
+                value = max(min(value, self.most_deviations), -self.most_deviations)
+                if self.kinds[c] == 2:
+                    bucket = 0
+                    for bound in self.bounds[c]:
+                        if bound <= number:
+                            bucket += 1
+                    key = self.key_of(self.salts[c], str(bucket))
+                elif abs(number) <= self.most_whole and number == float(int(number)):
+                    key = self.key_of(self.salts[c], str(int(number)))
+            keys.append(key)
+            values.append(0.0 if key < 0 else 1.0)
+            keys.append(-1 if missing else self.value_keys[c])
+            values.append(value)
+    device = self.position.device
+    shape = [len(rows), self.slots]
+    # Values are float32 in Tally.
+    return (torch.tensor(keys, device=device).long().reshape(shape),
+            torch.tensor(values, device=device).float().reshape(shape))
+)";
+constexpr const char* kPredictRows = R"(
+    keys, values = self.encode(inputs)
+    return self.best(self.forward(keys, values))
+)";
+
 // Texts: the model computes whole contexts. Later symbols do not change the scores of earlier ones,
-// so a shorter text is filled up.
-constexpr const char* kTexts = R"(
+// so a shorter text is filled up. continued() returns the new symbols.
+constexpr const char* kSymbols = R"(
+def forward(self, symbols: Tensor) -> Tensor:
+    length = symbols.size(1)
+    assert length <= self.context, "the text is longer than the context of the model"
+    filled = torch.zeros([symbols.size(0), self.context], device=symbols.device).long()
+    filled[:, :length] = symbols
+    return self.model.forward(filled)[:, :length]
+
+def continued(self, begin: List[int], tokens: int, temperature: float) -> List[int]:
+    symbols = begin[:]
+    for _ in range(tokens):
+        window = torch.tensor(symbols[-self.context:], device=self.position.device)
+        scores = self.forward(window.unsqueeze(0))[0, -1]
+        if temperature <= 0.0:
+            symbols.append(int(scores.argmax()))
+        else:
+            symbols.append(int(torch.multinomial(torch.softmax(scores / temperature, -1), 1)))
+    return symbols[len(begin):]
+)";
+constexpr const char* kCharacters = R"(
 def encode(self, text: str) -> Tensor:
     symbols: List[int] = []
     i = 0
@@ -134,15 +235,7 @@ def encode(self, text: str) -> Tensor:
 def decode(self, symbols: List[int]) -> str:
     return "".join([self.classes[symbol] for symbol in symbols])
 
-def forward(self, symbols: Tensor) -> Tensor:
-    length = symbols.size(1)
-    assert length <= self.context, "the text is longer than the context of the model"
-    filled = torch.zeros([symbols.size(0), self.context], device=symbols.device).long()
-    filled[:, :length] = symbols
-    return self.model.forward(filled)[:, :length]
-
 def generate(self, prompt: str, tokens: int, temperature: float) -> str:
-    device = self.position.device
     symbols: List[int] = []
     if len(prompt) > 0:
         symbols = [int(symbol) for symbol in self.encode(prompt)]
@@ -150,15 +243,59 @@ def generate(self, prompt: str, tokens: int, temperature: float) -> str:
         symbols = [self.number_of["\n"]]
     else:
         symbols = [0]
-    begin = len(symbols)
-    for _ in range(tokens):
-        window = torch.tensor(symbols[-self.context:], device=device)
-        scores = self.forward(window.unsqueeze(0))[0, -1]
-        if temperature <= 0.0:
-            symbols.append(int(scores.argmax()))
-        else:
-            symbols.append(int(torch.multinomial(torch.softmax(scores / temperature, -1), 1)))
-    return prompt + self.decode(symbols[begin:])
+    return prompt + self.decode(self.continued(symbols, tokens, temperature))
+)";
+// Texts of bytes. decode() replaces bytes that are not UTF-8, as Python's errors="replace" does,
+// but each by a character of its own.
+constexpr const char* kBytes = R"(
+def encode(self, text: str) -> Tensor:
+    return torch.tensor([ord(text[i]) for i in range(len(text))]).long()
+
+def utf8_length(self, symbols: List[int], at: int) -> int:
+    lead = symbols[at]
+    if lead < 128:
+        return 1
+    length = 0
+    if lead >= 194 and lead < 224:
+        length = 2
+    elif lead >= 224 and lead < 240:
+        length = 3
+    elif lead >= 240 and lead < 245:
+        length = 4
+    if length == 0 or at + length > len(symbols):
+        return 0
+    for i in range(at + 1, at + length):
+        if symbols[i] < 128 or symbols[i] >= 192:
+            return 0
+    second = symbols[at + 1]
+    # Overlong forms, surrogates, and numbers above U+10FFFF.
+    if (lead == 224 and second < 160) or (lead == 237 and second >= 160):
+        return 0
+    if (lead == 240 and second < 144) or (lead == 244 and second >= 144):
+        return 0
+    return length
+
+def decode(self, symbols: List[int]) -> str:
+    parts: List[str] = []
+    i = 0
+    while i < len(symbols):
+        length = self.utf8_length(symbols, i)
+        if length == 0:
+            parts.append(self.replacement)
+        for k in range(length):
+            parts.append(chr(symbols[i + k]))
+        i += max(length, 1)
+    return "".join(parts)
+
+def generate_bytes(self, prompt: List[int], tokens: int, temperature: float) -> List[int]:
+    for byte in prompt:
+        assert byte >= 0 and byte <= 255, "a byte is a number from 0 to 255"
+    begin = prompt if len(prompt) > 0 else [10]
+    return prompt + self.continued(begin, tokens, temperature)
+
+def generate(self, prompt: str, tokens: int, temperature: float) -> str:
+    symbols = [ord(prompt[i]) for i in range(len(prompt))]
+    return self.decode(self.generate_bytes(symbols, tokens, temperature))
 )";
 
 // Copies parameters, buffers and submodules, which keep their names.
@@ -176,29 +313,57 @@ void copy_tensors(const torch::nn::Module& from, const std::string& path, Module
   }
 }
 
-Module trace(recipes::Model& model, const at::Tensor& example,
+// The tensors that `model` takes: keys and values of a model on keys, otherwise one.
+using ModelInputs = std::vector<at::Tensor>;
+
+at::Tensor model_output(recipes::Model& model, const ModelInputs& inputs) {
+  if (auto* const keyed = dynamic_cast<recipes::KeyedModel*>(&model))
+    return keyed->forward_batch({.keys = inputs.at(0), .values = inputs.at(1)});
+  return model.forward(inputs.at(0));
+}
+
+Module trace(recipes::Model& model, const ModelInputs& example,
              const std::shared_ptr<CompilationUnit>& unit) {
   Module core(c10::QualifiedName("__torch__.tally.Trained"), unit, /*shouldMangle=*/true);
   copy_tensors(model, "Trained", core, unit);
   const auto compute = [&model](torch::jit::Stack inputs) -> torch::jit::Stack {
-    return {model.forward(inputs.at(0).toTensor())};
+    ModelInputs tensors;
+    for (const c10::IValue& input : inputs) tensors.push_back(input.toTensor());
+    return {model_output(model, tensors)};
   };
   const auto no_names = [](const at::Tensor&) { return std::string(); };
-  const auto traced = torch::jit::tracer::trace({example}, compute, no_names, /*strict=*/true,
-                                                /*force_outplace=*/false, &core, {"input"});
+  const std::vector<std::string> names = example.size() == 1
+                                             ? std::vector<std::string>{"input"}
+                                             : std::vector<std::string>{"keys", "values"};
+  const auto traced = torch::jit::tracer::trace(torch::jit::Stack(example.begin(), example.end()),
+                                                compute, no_names, /*strict=*/true,
+                                                /*force_outplace=*/false, &core, names);
   const auto function = unit->create_function(c10::QualifiedName(*core.type()->name(), "forward"),
                                               traced.first->graph);
   core.type()->addMethod(function);
   return core;
 }
 
-// An input of the model that is not constant.
-at::Tensor example_input(const data::Preprocessing& samples, std::int64_t count) {
+// Rows of keys: large and small ones, and empty slots.
+ModelInputs example_keys(std::int64_t count, std::int64_t slots) {
+  const std::vector<std::int64_t> of_row = {count, slots};
+  const at::Tensor large = torch::randint(std::int64_t{1} << 62, of_row, at::kLong);
+  const at::Tensor small = torch::randint(1000, of_row, at::kLong);
+  const at::Tensor choice = torch::randint(4, of_row, at::kLong);
+  const at::Tensor keys =
+      torch::where(choice.eq(0), small, large).masked_fill(choice.eq(1), data::kNoKey);
+  return {keys, torch::randn(of_row, at::kDouble)};
+}
+
+// Inputs of the model that are not constant.
+ModelInputs example_inputs(const data::Preprocessing& samples, std::int64_t count) {
+  if (std::holds_alternative<data::KeyedEncoding>(samples.encoding))
+    return example_keys(count, samples.shape.input.at(1));
   std::vector<std::int64_t> sizes = {count};
   sizes.insert(sizes.end(), samples.shape.input.begin(), samples.shape.input.end());
   if (samples.shape.input_type == DataType::kInt64)
-    return torch::randint(static_cast<std::int64_t>(samples.classes.size()), sizes, at::kLong);
-  return torch::randn(sizes);
+    return {torch::randint(static_cast<std::int64_t>(samples.classes.size()), sizes, at::kLong)};
+  return {torch::randn(sizes)};
 }
 
 void add_texts(Module& module, const std::string& name, const std::vector<std::string>& texts) {
@@ -247,25 +412,38 @@ class Preparer final {
   }
 
   Result<void> operator()(const data::TextEncoding& text) {
-    if (text.level == data::TextLevel::kByte)
-      return invalid(
-          "a model of bytes cannot be a TorchScript file, because its texts are not always UTF-8; "
-          "`tally generate` uses it, and --to FILE.safetensors has its weights");
+    add_number(module_, "context", samples_.shape.input.front());
+    module_.register_buffer("position", torch::zeros({1}));
+    module_.define(kSymbols);
+    if (text.level == data::TextLevel::kByte) {
+      module_.register_attribute("replacement", c10::StringType::get(),
+                                 data::utf8_of(kReplacement));
+      module_.define(kBytes);
+      return {};
+    }
     c10::Dict<std::string, std::int64_t> number_of;
     for (const std::string& symbol : samples_.classes)
       number_of.insert(symbol, static_cast<std::int64_t>(number_of.size()));
     module_.register_attribute(
         "number_of", c10::DictType::create(c10::StringType::get(), c10::IntType::get()), number_of);
-    add_number(module_, "context", samples_.shape.input.front());
-    module_.register_buffer("position", torch::zeros({1}));
-    module_.define(kTexts);
+    add_texts(module_, "classes", samples_.classes);
+    module_.define(kCharacters);
     return {};
   }
 
-  Result<void> operator()(const data::KeyedEncoding&) {
-    return invalid(
-        "a model of sparse tables cannot be a TorchScript file, because Tally hashes its keys; "
-        "`tally predict` uses it, and --to FILE.safetensors has its weights");
+  Result<void> operator()(const data::KeyedEncoding& keyed) {
+    add_number(module_, "slots", samples_.shape.input[1]);
+    module_.define(kKeys);
+    if (keyed.columns.empty()) {
+      module_.define("\ndef predict(self, keys: Tensor, values: Tensor) -> " + best_ +
+                     ":\n    return self.best(self.forward(keys, values))\n");
+      return {};
+    }
+    add_keyed_columns(keyed);
+    module_.define(kKeyedColumns);
+    module_.define("\ndef predict(self, inputs: List[Dict[str, str]]) -> " + best_ + ":" +
+                   kPredictRows);
+    return {};
   }
 
   Result<void> operator()(const std::monostate&) {
@@ -273,6 +451,40 @@ class Preparer final {
   }
 
  private:
+  void add_keyed_columns(const data::KeyedEncoding& keyed) {
+    std::vector<std::string> names;
+    c10::List<std::int64_t> kinds;
+    c10::List<std::int64_t> salts;
+    c10::List<std::int64_t> value_keys;
+    c10::List<double> means;
+    c10::List<double> deviations;
+    c10::impl::GenericList bounds(c10::ListType::ofFloats());
+    for (std::size_t i = 0; i < keyed.columns.size(); ++i) {
+      if (i == keyed.target) continue;
+      const data::KeyedColumn& column = keyed.columns[i];
+      names.push_back(column.name);
+      kinds.push_back(static_cast<std::int64_t>(column.kind));
+      // The part of data::key_of() that does not depend on the category.
+      salts.push_back(static_cast<std::int64_t>(Rng(data::text_hash(column.name)).next()));
+      value_keys.push_back(data::key_of(data::value_field_of(column.name), ""));
+      means.push_back(column.mean);
+      deviations.push_back(column.deviation);
+      bounds.push_back(c10::List<double>(column.bounds));
+    }
+    add_texts(module_, "columns", names);
+    add_texts(module_, "missing_words", data::missing_words());
+    module_.register_attribute("kinds", c10::ListType::ofInts(), kinds);
+    module_.register_attribute("salts", c10::ListType::ofInts(), salts);
+    module_.register_attribute("value_keys", c10::ListType::ofInts(), value_keys);
+    module_.register_attribute("means", c10::ListType::ofFloats(), means);
+    module_.register_attribute("deviations", c10::ListType::ofFloats(), deviations);
+    module_.register_attribute("bounds", c10::ListType::create(c10::ListType::ofFloats()), bounds);
+    module_.register_attribute("spaces", c10::StringType::get(), std::string(data::kSpaces));
+    module_.register_attribute("most_whole", c10::FloatType::get(), data::kMostWhole);
+    module_.register_attribute("most_deviations", c10::FloatType::get(), data::kMostDeviations);
+    module_.register_buffer("position", torch::zeros({1}));
+  }
+
   void add_columns(const data::TableEncoding& table) {
     const auto categories_type = c10::DictType::create(c10::StringType::get(), c10::IntType::get());
     std::vector<std::string> names;
@@ -316,9 +528,10 @@ class Preparer final {
 // The recorded graph must give the outputs of the model for any number of samples.
 Result<void> check_trace(recipes::Model& model, Module& core, const data::Preprocessing& samples) {
   for (const std::int64_t count : {1, 3}) {
-    const at::Tensor input = example_input(samples, count);
-    const at::Tensor expected = model.forward(input);
-    const at::Tensor found = core.forward({input}).toTensor();
+    const ModelInputs inputs = example_inputs(samples, count);
+    const at::Tensor expected = model_output(model, inputs);
+    const at::Tensor found =
+        core.forward(torch::jit::Stack(inputs.begin(), inputs.end())).toTensor();
     const bool same = found.sizes() == expected.sizes() &&
                       (found - expected).abs().max().item<double>() <= kTolerance;
     if (!same)
@@ -335,9 +548,8 @@ Result<Module> to_torchscript(const TrainedModel& trained) {
   const auto unit = std::make_shared<CompilationUnit>();
   Module module(c10::QualifiedName("__torch__.tally.Model"), unit, /*shouldMangle=*/true);
   const bool regresses = trained.task == recipes::Task::kRegression;
-  add_texts(module, "classes", samples.classes);
   Preparer preparer(module, samples, regresses ? "List[float]" : "List[Tuple[str, float]]");
-  Module core = trace(*trained.model, example_input(samples, 2), unit);
+  Module core = trace(*trained.model, example_inputs(samples, 2), unit);
   TALLY_TRY(check_trace(*trained.model, core, samples));
   module.register_module("model", core);
   if (regresses) {
@@ -345,7 +557,12 @@ Result<Module> to_torchscript(const TrainedModel& trained) {
     module.register_attribute("target_deviation", c10::FloatType::get(),
                               samples.target_scale.deviation);
   }
-  if (trained.task != recipes::Task::kLanguage) module.define(regresses ? kRegress : kClassify);
+  if (trained.task != recipes::Task::kLanguage) {
+    const bool binary = trained.task == recipes::Task::kBinary;
+    add_texts(module, "classes", samples.classes);
+    module.define(regresses ? kRegress : binary ? kDecide : kClassify);
+    module.define(regresses ? kBestValue : kBestClass);
+  }
   TALLY_TRY(std::visit(preparer, samples.encoding));
   module.eval();
   return module;

@@ -27,6 +27,15 @@ class TrainUse : public WithTrainings {
     EXPECT_TRUE(child.exits(code, kTrainingTime)) << child.transcript();
     return child.errors();
   }
+  // The lines of `tally predict` for these answers, one per line.
+  static std::string numbered(const std::string& input, const std::string& answers) {
+    std::string lines;
+    int number = 0;
+    for (std::size_t at = 0; at < answers.size(); at = answers.find('\n', at) + 1)
+      lines += fmt::format("{}:{}  {}\n", input, ++number,
+                           answers.substr(at, answers.find('\n', at) - at));
+    return lines;
+  }
   std::string runs(const std::string& name) const { return folder_.file("runs-" + name); }
 
  private:
@@ -64,13 +73,57 @@ TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
   EXPECT_THAT(lines, HasSubstr(input + ":2  under 0."));
   const std::string exported = folder_.file("model.pt");
   tally({"export", runs("t"), "--to", exported});
-  std::string expected;
-  const std::string answers = python(kPredictInPython, {exported, input});
-  int number = 0;
-  for (std::size_t at = 0; at < answers.size(); at = answers.find('\n', at) + 1)
-    expected += fmt::format("{}:{}  {}\n", input, ++number,
-                            answers.substr(at, answers.find('\n', at) - at));
-  EXPECT_EQ(lines, expected);
+  EXPECT_EQ(lines, numbered(input, python(kPredictInPython, {exported, input})));
+}
+
+// Categories that are not ASCII, unknown or missing, and numbers of all kinds.
+TEST_F(TrainUse, TableOfKeysPredictsTheSameOnTheCommandLineAndInPython) {
+  const std::string table = folder_.file("shops.csv");
+  std::string rows = "stra\xc3\x9f\x65,\xe5\x8c\xba,shop,amount,bought\n";
+  const char* const towns[] = {"K\xc3\xb6ln", "\xe6\x9d\xb1\xe4\xba\xac", "Ulm", ""};
+  for (int i = 0; i < 240; ++i)
+    rows += fmt::format("s{},{},{},{}.5,{}\n", i % 50, towns[i % 4], i % 6, i * 7 % 240,
+                        (i % 4 < 2) == (i % 6 < 3) ? "ja" : "nein");
+  write_file(table, rows);
+  result_of({"deepfm", "--data", table, "--target", "bought", "--workers", "1", "--rows", "1024",
+             "--hidden", "16", "--rate", "0.02", "--epochs", "4", "--l2", "0.001", "--checkpoint",
+             runs("k")});
+  EXPECT_THAT(output_, HasSubstr("4 columns as 6 slots of keys, target bought (ja or nein); 10 %"));
+  const std::string input = folder_.file("new.csv");
+  write_file(input,
+             "amount,\xe5\x8c\xba,id,stra\xc3\x9f\x65,shop\n3.5,K\xc3\xb6ln,1,s1,2\n"
+             "1e30,\xe6\x9d\xb1\xe4\xba\xac,2,unknown\xf0\x9f\x98\x80,4.0\n,?,3,,\n"
+             "-2,\" Ulm \",4,s3,2.5\n17.5,NA,5,s49,-3\n");
+  const std::string exported = folder_.file("model.pt");
+  tally({"export", runs("k"), "--to", exported});
+  EXPECT_EQ(tally({"predict", runs("k"), "--input", input}),
+            numbered(input, python(kPredictInPython, {exported, input})));
+  EXPECT_THAT(tally({"eval", runs("k"), "--data", table}), HasSubstr(" on 240 samples: loss 0."));
+}
+
+constexpr const char* kPredictKeysInPython = R"(
+import sys, torch
+model = torch.jit.load(sys.argv[1])
+keys = torch.tensor([[0, 7, 3999999], [2, -1, -1]])
+values = torch.tensor([[1.0, -0.5, 2.0], [3.0, 0.0, 0.0]])
+for answer in model.predict(keys, values):
+    print("%s %.4f" % answer)
+)";
+
+TEST_F(TrainUse, SparseVectorsPredictTheSameOnTheCommandLineAndInPython) {
+  const std::string data = folder_.file("sparse");
+  std::string rows;
+  for (int i = 0; i < 100; ++i)
+    rows += fmt::format("{} {}:1 8:{} 4000000:0.5\n", i % 3 == 0 ? "-1" : "1", 1 + i % 5, i % 3);
+  write_file(data, rows);
+  result_of({"logistic", "--data", data, "--workers", "1", "--rows", "1024", "--epochs", "2",
+             "--checkpoint", runs("s")});
+  const std::string exported = folder_.file("model.pt");
+  tally({"export", runs("s"), "--to", exported});
+  const std::string input = folder_.file("new");
+  write_file(input, "1 1:1 8:-0.5 4000000:2\n1 3:3\n");
+  EXPECT_EQ(tally({"predict", runs("s"), "--input", input}),
+            numbered(input, python(kPredictKeysInPython, {exported})));
 }
 
 constexpr const char* kGenerateInPython = R"(
@@ -110,6 +163,56 @@ TEST_F(TrainUse, TextIsContinuedTheSameOnTheCommandLineAndInPython) {
               HasSubstr("--prompt: offset 0: expected one of the"));
   EXPECT_THAT(refusal_of({"predict", runs("g"), "--input", "x.txt"}, 1),
               HasSubstr("use `tally generate"));
+}
+
+constexpr const char* kGenerateBytesInPython = R"(
+import sys, torch
+model = torch.jit.load(sys.argv[1])
+prompt = list("fa\xe7ade".encode())
+sys.stdout.buffer.write(bytes(model.generate_bytes(prompt, 30, 0.0)) + b"\n")
+print(model.generate("fa\xe7ade", 30, 0.0))
+text = model.decode([0xe9, 0x61, 0xe2, 0x82, 0xac, 0xff, 0xed, 0xa0, 0x80])
+assert text == "\ufffda\u20ac" + 4 * "\ufffd", text
+)";
+
+TEST_F(TrainUse, BytesAreContinuedTheSameOnTheCommandLineAndInPython) {
+  const std::string data = folder_.file("bytes.txt");
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "fa\xc3\xa7\x61\x64\x65 \xe2\x82\xac 5. \xff ";
+  write_file(data, text);
+  result_of({"gpt",
+             "--data",
+             data,
+             "--bytes",
+             "--workers",
+             "1",
+             "--batch",
+             "8",
+             "--layers",
+             "1",
+             "--width",
+             "16",
+             "--context",
+             "16",
+             "--steps",
+             "300",
+             "--rate",
+             "0.01",
+             "--sample-length",
+             "0",
+             "--eval-every",
+             "never",
+             "--checkpoint",
+             runs("b")});
+  const std::string exported = folder_.file("model.pt");
+  tally({"export", runs("b"), "--to", exported});
+  const std::string prompt = "fa\xc3\xa7\x61\x64\x65";
+  const std::string line =
+      tally({"generate", runs("b"), "--prompt", prompt, "--tokens", "30", "--temperature", "0"});
+  EXPECT_EQ(line.size(), prompt.size() + 30 + 1);
+  const std::string both = python(kGenerateBytesInPython, {exported});
+  EXPECT_EQ(both.substr(0, line.size()), line);
+  EXPECT_THAT(both.substr(line.size()), testing::StartsWith(prompt));
 }
 
 constexpr const char* kJudgeInPython = R"(
