@@ -218,6 +218,25 @@ Result<void> check_numbers(const Plan& plan) {
   return invalid(fmt::format("a number is set that '{}' does not take", to_string(expected)));
 }
 
+// "; did you mean update=bsp?" for a word that answers some question.
+std::string key_guess(std::string_view word) {
+  for (std::size_t q = 0; q < kQuestionCount; ++q)
+    if (Plan trial; choose(q, word, trial))
+      return fmt::format("; did you mean {}={}?", kQuestions[q].key, word);
+  return "";
+}
+
+// "update=bsp,codec=int8" has a comma in place of a space.
+Result<void> check_separator(std::string_view item) {
+  for (const Question& question : kQuestions) {
+    const std::size_t comma = item.find(fmt::format(",{}=", question.key));
+    if (comma != std::string_view::npos)
+      return invalid(fmt::format("'{}': spaces separate the keys of a plan, as in \"{} {}\"", item,
+                                 item.substr(0, comma), item.substr(comma + 1)));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
@@ -226,8 +245,10 @@ Result<Plan> parse_plan(std::string_view text, const Plan& defaults) {
   for (std::string_view item = take_item(text); !item.empty(); item = take_item(text)) {
     const std::size_t equals = item.find('=');
     if (equals == std::string_view::npos) {
-      return invalid(fmt::format("'{}' in the plan is not of the form key=word", item));
+      return invalid(
+          fmt::format("'{}' in the plan is not of the form key=word{}", item, key_guess(item)));
     }
+    TALLY_TRY(check_separator(item));
     const std::string_view key = item.substr(0, equals);
     const auto* const question =
         std::find_if(std::begin(kQuestions), std::end(kQuestions),
