@@ -63,13 +63,26 @@ bool has_decimal_comma(std::string text) {
 
 struct FieldRole {
   bool is_target = false;
-  bool as_class = false;  // numbers are names of classes
+  bool by_default = false;  // no option names the target
+  bool as_class = false;    // numbers are names of classes
   Categories categories = Categories::kListed;
+  std::string removal;  // a command that removes the column
 };
 
-Result<void> note_field(const NamedBytes& file, FieldRole role, CsvColumn& column,
+// The command of the shell that prints the rows without column `number`.
+std::string removal_of(std::size_t number, char separator) {
+  const std::string fields = fmt::format("cut --complement -f{}", number);
+  return separator == '\t' ? fields : fmt::format("{} -d'{}'", fields, separator);
+}
+
+Result<void> note_field(const NamedBytes& file, const FieldRole& role, CsvColumn& column,
                         const CsvField& field) {
-  if (is_missing(field.text)) return {};
+  if (is_missing(field.text)) {
+    if (!role.is_target || !role.by_default) return {};
+    Error error = bad_field(file, column, field, "a target");
+    error.message += "; the last column is the target unless --target names another";
+    return error;
+  }
   const bool number = number_in(field.text).has_value();
   if (!number && !role.as_class && has_decimal_comma(field.text))
     return bad_field(file, column, field, "a number with a decimal point");
@@ -83,8 +96,9 @@ Result<void> note_field(const NamedBytes& file, FieldRole role, CsvColumn& colum
   auto noted = note_category(file, column, field);
   if (!noted && !role.is_target)
     noted.error().message +=
-        "; leave out a column that identifies rows, or read the table as keys (logistic, widedeep, "
-        "deepfm)";
+        fmt::format("; `{}` removes a column that identifies rows, and logistic, widedeep and "
+                    "deepfm read it as keys",
+                    role.removal);
   return noted;
 }
 
@@ -159,16 +173,22 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
   if (table.has_names) {
     TALLY_TRY(more, cursor.next(row));
   }
+  std::vector<FieldRole> roles;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const bool is_target = i == table.target;
+    roles.push_back({.is_target = is_target,
+                     .by_default = options.target_column.empty(),
+                     .as_class = is_target && options.target == CsvTarget::kClass,
+                     .categories = categories,
+                     .removal = removal_of(i + 1, cursor.separator())});
+  }
   while (more) {
     if (row.size() != table.columns.size())
       return bad_line(file.bytes, file.name, row[0].offset,
                       fmt::format("a row of {} fields", table.columns.size()),
                       fmt::format("{}", row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool is_target = i == table.target;
-      const bool as_class = is_target && options.target == CsvTarget::kClass;
-      TALLY_TRY(note_field(file, {is_target, as_class, categories}, table.columns[i], row[i]));
-    }
+    for (std::size_t i = 0; i < row.size(); ++i)
+      TALLY_TRY(note_field(file, roles[i], table.columns[i], row[i]));
     ++table.rows;
     TALLY_TRY(more, cursor.next(row));
   }
@@ -179,6 +199,21 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
   TALLY_TRY(number_features(file, table));
   TALLY_TRY(check_memory(file, table, options.readers));
   return table;
+}
+
+Error no_such_columns(const NamedBytes& file, const CsvColumns& table,
+                      const std::vector<CsvField>& first, bool needs_target) {
+  constexpr std::size_t kMostColumns = 20;  // that are named
+  std::vector<std::string> needed;
+  for (std::size_t i = 0; i < std::min(table.columns.size(), kMostColumns); ++i)
+    if (i != table.target || needs_target) needed.push_back(table.columns[i].name);
+  if (table.columns.size() > kMostColumns) needed.emplace_back("...");
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < std::min(first.size(), kMostColumns); ++i)
+    found.push_back(first[i].text);
+  if (first.size() > kMostColumns) found.emplace_back("...");
+  return invalid("{}: the model needs the column{} {}, and the first row has {}", file.name,
+                 needed.size() == 1 ? "" : "s", fmt::join(needed, ", "), fmt::join(found, ", "));
 }
 
 }  // namespace tally::data

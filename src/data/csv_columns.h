@@ -44,4 +44,8 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
 Error bad_field(const NamedBytes& file, const CsvColumn& column, const CsvField& field,
                 const std::string& expected);
 
+// kInvalid for a file whose first row has text, but no name of a column of a trained table.
+Error no_such_columns(const NamedBytes& file, const CsvColumns& table,
+                      const std::vector<CsvField>& first, bool needs_target);
+
 }  // namespace tally::data

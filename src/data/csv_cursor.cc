@@ -6,12 +6,24 @@
 
 #include "data/input_file.h"
 #include "data/number.h"
+#include "data/text.h"
 
 namespace tally::data {
 namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
+
+bool is_utf8(const std::string& text) {
+  if (std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) return true;
+  const auto bytes = std::as_bytes(std::span(text));
+  for (std::size_t at = 0; at < bytes.size();) {
+    const int length = character_at(bytes, at).bytes;
+    if (length == 0) return false;
+    at += static_cast<std::size_t>(length);
+  }
+  return true;
+}
 
 char separator_of(std::string_view first_line) {
   char best = ',';
@@ -44,7 +56,12 @@ Result<bool> CsvCursor::next(std::vector<CsvField>& row) {
       return bad_line(bytes_, name_, at_, fmt::format("at most {} fields in a row", kMaxCsvFields),
                       "more");
     if (row.size() <= count) row.emplace_back();
-    TALLY_TRY(read_field(row[count++]));
+    TALLY_TRY(read_field(row[count]));
+    if (!is_utf8(row[count].text))
+      return bad_line(bytes_, name_, row[count].offset,
+                      "text in UTF-8 (`iconv -f latin1 -t utf-8` converts a file)",
+                      "another encoding");
+    ++count;
     if (at_ == text_.size() || is_line_end(text_[at_])) break;
   }
   row.resize(count);

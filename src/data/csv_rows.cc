@@ -62,7 +62,9 @@ Result<FileColumns> find_table_columns(const NamedBytes& file, const CsvColumns&
     if (!needs_target) columns.field_of[table.target].reset();
     return columns;
   }
-  if (first.size() + 1 != columns.fields || needs_target)
+  const bool fits = first.size() + 1 == columns.fields && !needs_target;
+  if (!fits && has_names) return no_such_columns(file, table, first, needs_target);
+  if (!fits)
     return bad_line(file.bytes, file.name, 0,
                     fmt::format("a row of {} fields, or of column names", columns.fields),
                     fmt::format("{}", first.size()));

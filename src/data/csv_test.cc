@@ -171,7 +171,9 @@ TEST(Csv, EveryFaultIsNamedWithItsPlace) {
       {"a,b\n1,2\nx,4\n", "t.csv: line 3: expected a number in column a, found 'x'"},
       {"a,b\n1,2\n1e39,4\n", "t.csv: line 3: expected a number in column a, found '1e39'"},
       {"a,b\n1,2\n3,oops\n", "t.csv: line 3: expected a number in column b, found 'oops'"},
-      {"a,b\n1,2\n3,\n", "t.csv: line 3: expected a target in column b, found ''"},
+      {"a,b\n1,2\n3,\n",
+       "t.csv: line 3: expected a target in column b, found ''; the last column is the target "
+       "unless --target names another"},
       {"a,b\n1,\"2\n",
        "t.csv: line 2: expected a closing quote for this one, found the end of the file"},
       {"a,b\n1,\"2\"3\n",
@@ -193,8 +195,8 @@ TEST(Csv, TooManyTextsAreRefused) {
   EXPECT_EQ(
       table.error().message,
       "t.csv: line 1026: expected at most 1024 different texts in column a, found 'name1024'; "
-      "leave out a column that identifies rows, or read the table as keys (logistic, "
-      "widedeep, deepfm)");
+      "`cut --complement -f1 -d','` removes a column that identifies rows, and logistic, "
+      "widedeep and deepfm read it as keys");
 }
 
 TEST(Csv, DecimalCommasAreNoCategories) {
@@ -207,6 +209,35 @@ TEST(Csv, DecimalCommasAreNoCategories) {
         << table.error().message;
   }
   EXPECT_TRUE(make("a,y\n\"Ulm, 3\",1\n", all_as_they_are()).has_value());
+}
+
+TEST(Csv, AnotherEncodingThanUtf8IsRefusedWithItsLine) {
+  for (const char* text : {"gr\xF6\xDF"
+                           "e,y\n1,2\n",
+                           "town,y\nK\xF6ln,2\n"}) {
+    const auto table = make(text, all_as_they_are());
+    ASSERT_FALSE(table.has_value());
+    EXPECT_EQ(table.error().code, ErrorCode::kCorrupt);
+    EXPECT_NE(table.error().message.find("iconv -f latin1 -t utf-8"), std::string::npos);
+  }
+  const auto second = make("town,y\nKiel,1\n\"K\xF6ln\",2\n", all_as_they_are());
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().message.rfind("t.csv: line 3: ", 0), 0U) << second.error().message;
+  EXPECT_TRUE(make("town,y\nK\xC3\xB6ln,1\nUlm,2\n", all_as_they_are()).has_value());
+}
+
+TEST(Csv, AMissingTargetNamesTheOptionOnlyIfTheColumnIsTheDefault) {
+  const std::string text = "a,note\n1,2\n2,\n";
+  const auto usual = make(text, all_as_they_are());
+  ASSERT_FALSE(usual.has_value());
+  EXPECT_EQ(usual.error().message,
+            "t.csv: line 3: expected a target in column note, found ''; the last column is the "
+            "target unless --target names another");
+  CsvOptions named = all_as_they_are();
+  named.target_column = "note";
+  const auto chosen = make(text, named);
+  ASSERT_FALSE(chosen.has_value());
+  EXPECT_EQ(chosen.error().message, "t.csv: line 3: expected a target in column note, found ''");
 }
 
 }  // namespace

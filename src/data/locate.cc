@@ -127,7 +127,7 @@ Result<Location> locate_folder(const fs::path& folder) {
       fmt::format("{} has no supported format: expected {}", folder.string(), accepted_folders()));
 }
 
-Result<Location> locate_file(const fs::path& file) {
+Result<Location> locate_file(const fs::path& file, std::string_view accepted) {
   const std::string name = plain_name(file);
   TALLY_TRY(const std::string beginning, first_bytes(file, 65536));
   const std::string idx_start("\0\0\x08", 3);
@@ -150,9 +150,7 @@ Result<Location> locate_file(const fs::path& file) {
     return Location{.kind = Kind::kLibsvm, .train = {file}, .test = test_beside(file)};
   if (beginning.find('\0') == std::string::npos && !beginning.empty())
     return Location{.kind = Kind::kText, .train = {file}};
-  return invalid(fmt::format(
-      "{} has no supported format: expected an IDX file, a CIFAR .bin, .txt, .csv or libsvm",
-      file.string()));
+  return invalid("{} has no supported format: expected {}", file.string(), accepted);
 }
 
 Result<Location> locate_known(const CatalogEntry& entry, const fs::path& cache) {
@@ -208,11 +206,16 @@ bool has_files(const CatalogEntry& entry, const fs::path& folder) {
 }
 
 Result<Location> locate(const std::string& name_or_path, const fs::path& cache) {
+  return locate_among(name_or_path, cache, "an IDX file, a CIFAR .bin, .txt, .csv or libsvm");
+}
+
+Result<Location> locate_among(const std::string& name_or_path, const fs::path& cache,
+                              std::string_view accepted) {
   if (const CatalogEntry* entry = find_in_catalog(name_or_path)) return locate_known(*entry, cache);
   std::error_code failure;
   const fs::file_status status = fs::status(name_or_path, failure);
   if (fs::is_directory(status)) return locate_folder(name_or_path);
-  if (fs::exists(status)) return locate_file(name_or_path);
+  if (fs::exists(status)) return locate_file(name_or_path, accepted);
   std::string names;
   for (const CatalogEntry& entry : catalog())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);

@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/catalog.h"
@@ -23,6 +24,9 @@ struct Location {
 // path, file names decide first, then the first bytes of a file. kSystem, with a remedy, if nothing
 // is found; kInvalid if the format is not supported.
 Result<Location> locate(const std::string& name_or_path, const std::filesystem::path& cache);
+// The same; the message about a file without a supported format has the formats `accepted`.
+Result<Location> locate_among(const std::string& name_or_path, const std::filesystem::path& cache,
+                              std::string_view accepted);
 
 // The test file in the same folder as a training file, if it exists: a9a.t for a9a, test.csv for
 // train.csv.

@@ -21,7 +21,7 @@ namespace {
 std::string taken_by(const Preprocessing& like) {
   struct Names {
     std::string operator()(const std::monostate&) const { return "no files"; }
-    std::string operator()(const ImageEncoding&) const { return "images"; }
+    std::string operator()(const ImageEncoding&) const { return "images (.jpg, .png or IDX)"; }
     std::string operator()(const TableEncoding&) const { return "tables (.csv)"; }
     std::string operator()(const TextEncoding&) const { return "texts"; }
     std::string operator()(const VectorEncoding&) const { return "rows in libsvm's form"; }
@@ -125,7 +125,7 @@ Result<Location> locate_like(const std::string& name_or_path, const std::filesys
                              const Preprocessing& like) {
   if (std::holds_alternative<KeyedEncoding>(like.encoding))
     return locate_keyed(name_or_path, cache);
-  return locate(name_or_path, cache);
+  return locate_among(name_or_path, cache, taken_by(like));
 }
 
 Result<std::unique_ptr<Dataset>> open_images_like(std::vector<std::filesystem::path> files,

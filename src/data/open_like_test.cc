@@ -178,6 +178,13 @@ TEST(OpenLike, MissingColumnsAreNamed) {
   ASSERT_FALSE(needed);
   EXPECT_NE(needed.error().message.find("columns place, price"), std::string::npos)
       << needed.error().message;
+  const auto others =
+      opened_like(folder.write("y.csv", "a,b,c,d\n1,x,2,3\n"), like, Targets::kIgnored);
+  ASSERT_FALSE(others);
+  EXPECT_NE(others.error().message.find(
+                "the model needs the columns rooms, place, and the first row has a, b, c, d"),
+            std::string::npos)
+      << others.error().message;
 }
 
 // A file of pixels and the same image as a PNG give the same input.
@@ -208,6 +215,12 @@ TEST(OpenLike, DataOfAnotherKindIsRefusedWithTheKindThatTheModelTakes) {
   EXPECT_NE(text.error().message.find("is of the kind text, and the model takes tables (.csv)"),
             std::string::npos)
       << text.error().message;
+  const auto binary =
+      opened_like(folder.write("x.bmp", std::string("BM\0\1", 4)), like, Targets::kIgnored);
+  ASSERT_FALSE(binary);
+  EXPECT_NE(binary.error().message.find("x.bmp has no supported format: expected tables (.csv)"),
+            std::string::npos)
+      << binary.error().message;
   const auto image = open_images_like({"a.png"}, like);
   ASSERT_FALSE(image);
   EXPECT_NE(image.error().message.find("a.png is an image, and the model takes tables"),

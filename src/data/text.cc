@@ -37,7 +37,7 @@ Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std
   for (std::size_t at = 0; at < text.size();) {
     const Character character = character_at(text, at);
     if (character.bytes == 0) {
-      return corrupt(name, at, "a character in UTF-8 (another text can be read by the byte)",
+      return corrupt(name, at, "a character in UTF-8 (--bytes reads any text)",
                      fmt::format("byte {:#04x}", std::to_integer<int>(text[at])));
     }
     const auto [entry, fresh] =
@@ -45,8 +45,8 @@ Result<Symbols> characters_as_symbols(std::span<const std::byte> text, const std
     if (fresh) codes.push_back(character.code);
     if (codes.size() > kMaxSymbols) {
       return make_error(ErrorCode::kExhausted,
-                        "{}: offset {}: more than {} distinct characters: read it by the byte",
-                        name, at, kMaxSymbols);
+                        "{}: offset {}: more than {} distinct characters: --bytes reads it", name,
+                        at, kMaxSymbols);
     }
     result.text.push_back(entry->second);
     at += static_cast<std::size_t>(character.bytes);
