@@ -178,7 +178,7 @@ TEST(AutoUpdate, OnASingleHostIsNone) {
   EXPECT_EQ(
       chosen.values,
       train(Network::kShm, 2, encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9})), course));
-  EXPECT_TRUE(chosen.events[0].empty());
+  EXPECT_THAT(chosen.events[0], ElementsAre("codec=auto: it is none, for there is one host"));
 }
 
 // A checkpoint with a chosen codec has the same tensors as one without a codec.

@@ -76,6 +76,8 @@ ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
   for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
   const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
   if (tiers_.hosts > 1 && (is_auto || can_be_late_)) encodes_ = true;
+  if (tiers_.hosts == 1 && is_auto && options_.on_event)
+    options_.on_event("codec=auto: it is none, for there is one host");
 }
 
 ShardedUpdate::~ShardedUpdate() {
