@@ -49,7 +49,8 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-    return make_error(ErrorCode::kExhausted, "cannot make a pipe: {}", strerror(errno));
+    return make_error(ErrorCode::kExhausted, "cannot make a pipe: {}{}", strerror(errno),
+                      errno == EMFILE ? ": raise the limit of `ulimit -n`" : "");
   return Pipe{.read = Descriptor(ends[0]), .write = Descriptor(ends[1])};
 }
 
