@@ -1,5 +1,8 @@
 #include "apps/tally/command_line.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -79,7 +82,9 @@ void check_value(const std::string& name, const std::string& text, const OptionR
     if (!is_within(number, rules)) {
       const bool small = rules.least && number <= least;
       refuse(small ? fmt::format("need {} {}", rules.above_least ? "more than" : "at least", least)
-                   : fmt::format("need at most {}", *rules.most));
+                   : fmt::format(
+                         "need at most {}{}", *rules.most,
+                         std::is_floating_point_v<T> && *rules.most == 1 ? ", as in 0.9" : ""));
     }
   }
   const bool unknown =
@@ -87,7 +92,9 @@ void check_value(const std::string& name, const std::string& text, const OptionR
       std::find(rules.choices.begin(), rules.choices.end(), text) == rules.choices.end();
   if (unknown) refuse(fmt::format("choose one of {}", fmt::join(rules.choices, ", ")));
   std::error_code failed;
-  if (rules.folder && !std::filesystem::is_directory(text, failed)) refuse("no such folder");
+  if (rules.folder && !std::filesystem::is_directory(text, failed))
+    refuse(std::filesystem::exists(text, failed) ? "this is a file, and a folder is needed"
+                                                 : "no such folder");
   if (!rules.check) return;
   if (const std::string why = rules.check(text); !why.empty()) refuse(why);
 }
@@ -192,8 +199,21 @@ Given given_command(const CLI::App& top) {
   return given;
 }
 
+// "--workers needs a number" for an option without its value; CLI11 puts the name before a colon.
+std::string without_value(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const CLI::Option* const option = app.get_option_no_throw(what.substr(0, what.find(':')));
+  if (option == nullptr) return what;
+  const std::string value = option->get_option_text();
+  const std::string kind = value.substr(0, value.find(" ("));
+  return fmt::format("{} needs {}", option->get_name(),
+                     kind == "N" ? "a number" : fmt::format("a value: {}", kind));
+}
+
 // Why CLI11 refuses the words.
 std::string refusal(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch))
+    return without_value(app, error);
   const std::vector<std::string> unknown = app.remaining();
   const bool about_unknown =
       error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || lacks_command(app);
@@ -332,6 +352,17 @@ std::string plain_text(const Error& error) {
 
 int exit_code_of(const Result<void>& outcome, std::string_view program) {
   return outcome ? 0 : fail(program, outcome.error());
+}
+
+bool output_reader_gone() {
+  pollfd output{.fd = STDOUT_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&output, 1, 0) > 0 && (output.revents & POLLERR) != 0;
+}
+
+int finish_output(std::string_view program, int code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  if (!output_reader_gone()) fmt::print(stderr, "{}: cannot write all of the output\n", program);
+  return code == 0 ? 1 : code;
 }
 
 int fail(std::string_view program, const Error& error, int code) {

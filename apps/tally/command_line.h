@@ -104,6 +104,13 @@ std::string plain_text(const Error& error);
 // 0, or 1 after printing "PROGRAM: MESSAGE" on stderr; without the program if it is empty.
 int exit_code_of(const Result<void>& outcome, std::string_view program = "");
 
+// Whether stdout is a pipe whose reader has gone, as of `tally ... | head`: then a program ends
+// without a message.
+bool output_reader_gone();
+// Flushes stdout, which may fail on a full disk. Returns the exit code of the program: `code`, or 1
+// if not all of the output could be written.
+int finish_output(std::string_view program, int code);
+
 // Prints the error; 130 after an interruption, which needs no message, else `code`.
 int fail(std::string_view program, const Error& error, int code = 1);
 

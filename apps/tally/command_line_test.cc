@@ -29,6 +29,8 @@ class Program final {
   static void add_options(Command command, Program& program) {
     command.add("--workers", &program.workers, "", {.least = 1});
     command.add("--plan", &program.plan);
+    command.add("--folder", &program.folder, "", {.value = "DIR", .folder = true});
+    command.add("--share", &program.share, "", {.least = 0, .most = 1});
     command.add("--quiet", &program.quiet);
     command.add("--wrokers", &program.hidden, "", {.hidden = true});
     command.action([] { return 0; });
@@ -48,7 +50,8 @@ class Program final {
   }
 
   int workers = 0;
-  std::string plan;
+  std::string plan, folder;
+  double share = 0;
   bool quiet = false;
   bool hidden = false;
   std::string output, errors;
@@ -74,6 +77,11 @@ TEST(CommandLine, AnUnknownWordIsAnsweredWithTheNearestKnownOne) {
       {{"train", "more", "words"}, "prog train: unexpected argument 'more'\n"},
       {{"train", "--workers", "0"}, "prog train: --workers 0: need at least 1\n"},
       {{"train", "--worker", "--workers", "0"}, "--workers 0: need at least 1\n"},
+      {{"train", "--workers"}, "prog train: --workers needs a number\n"},
+      {{"train", "--folder"}, "prog train: --folder needs a value: DIR\n"},
+      {{"train", "--folder", "/dev/null"}, "--folder /dev/null: this is a file, and a folder"},
+      {{"train", "--folder", "/nowhere"}, "--folder /nowhere: no such folder\n"},
+      {{"train", "--share", "90"}, "--share 90: need at most 1, as in 0.9\n"},
   };
   for (const Case& c : cases) {
     Program program;

@@ -8,6 +8,7 @@
 
 #include "apps/tally/merged_trace.h"
 #include "apps/tally/watch_target.h"
+#include "base/counted.h"
 
 namespace tally::app {
 namespace {
@@ -44,6 +45,11 @@ int run_inspect_trace(const InspectTraceOptions& options) {
                explained(options.target, traces.error()).message);
     return 1;
   }
+  if (traces->empty()) {
+    fmt::print(stderr,
+               "tally inspect trace: the job has no ranks: none has joined, or all have left\n");
+    return 1;
+  }
   const auto merged = merge(*traces);
   if (options.output.empty()) {
     fmt::print("{}", trace_listing(merged, options.last));
@@ -56,8 +62,8 @@ int run_inspect_trace(const InspectTraceOptions& options) {
     fmt::print(stderr, "tally inspect trace: cannot write {}\n", options.output);
     return 1;
   }
-  fmt::print("{} operations of {} ranks in {}: open it in ui.perfetto.dev\n", merged.size(),
-             traces->size(), options.output);
+  fmt::print("{} of {} in {}: open it in ui.perfetto.dev\n", counted(merged.size(), "operation"),
+             counted(traces->size(), "rank"), options.output);
   return 0;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -92,15 +94,19 @@ int main(int argc, char** argv) {
   add_serve_command(top);
 
   top.footer(kFooter);
-  const auto exit_code = line.run({all_words.begin(), dashes});
+  std::optional<int> exit_code;
+  try {
+    exit_code = line.run({all_words.begin(), dashes});
+  } catch (const std::system_error& error) {
+    // The output could not be written.
+    if (!output_reader_gone()) fmt::print(stderr, "tally: {}\n", error.what());
+    return 1;
+  }
   if (!exit_code) {
     if (runs && !has_dashes)
       fmt::print(stderr,
                  "The program and its arguments stand after --, as in: tally run -n 2 -- ./prog\n");
     return kWrongUsage;
   }
-  // The buffered output may not fit, as on a full disk.
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return *exit_code;
-  fmt::print(stderr, "tally: cannot write all of the output\n");
-  return *exit_code == 0 ? 1 : *exit_code;
+  return finish_output("tally", *exit_code);
 }

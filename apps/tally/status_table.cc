@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/command_line.h"
+#include "base/counted.h"
 
 namespace tally::app {
 namespace {
@@ -38,7 +39,10 @@ constexpr std::string_view kSecondsSuffix = "_s";
 
 std::string figure_text(const Figure& figure) {
   const bool is_time = figure.name.ends_with(kSecondsSuffix);
-  if (!is_time) return fmt::format("{:.4g}", figure.value);
+  // Four digits, but all of a large whole part: 12346 and not 1.235e+04.
+  const bool large = figure.value >= 9999.5 && figure.value < 1e9;
+  if (!is_time)
+    return large ? fmt::format("{:.0f}", figure.value) : fmt::format("{:.4g}", figure.value);
   constexpr double kMostSeconds = 1e9;
   if (!(figure.value >= 0 && figure.value < kMostSeconds)) return "-";
   const std::chrono::duration<double> time(figure.value);
@@ -119,8 +123,9 @@ std::string state_text(const MemberStatus& member) {
 
 std::string status_table(const group::JobStatus& status) {
   std::string text =
-      fmt::format("job {}, generation {}, {} ranks, coordinator at {}, up for {}\n", status.job,
-                  status.generation, status.size, status.address, seconds_text(status.uptime));
+      fmt::format("job {}, generation {}, {}, coordinator at {}, up for {}\n", status.job,
+                  status.generation, counted(static_cast<std::uint64_t>(status.size), "rank"),
+                  status.address, seconds_text(status.uptime));
   if (!status.stall.empty()) text += fmt::format("stalled: {}\n", status.stall);
   const std::vector<std::string> figures = figure_names(status);
   std::vector<Row> rows{{"rank", "host", "pid", "step"}};

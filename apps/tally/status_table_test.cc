@@ -93,7 +93,7 @@ TEST(StatusTable, FiguresOfTheTrainingAreColumns) {
   MemberStatus first = present(0);
   first.report->figures = {{"loss", 0.412345}, {"left_s", 61}};
   MemberStatus second = present(1);
-  second.report->figures = {{"epoch", 2.5}, {"left_s", 1e300}};
+  second.report->figures = {{"epoch", 12345.2}, {"left_s", 1e300}};
   const group::JobStatus status{.job = "digits",
                                 .generation = 1,
                                 .size = 3,
@@ -107,7 +107,7 @@ TEST(StatusTable, FiguresOfTheTrainingAreColumns) {
       "rank  host  pid  step  loss    left    epoch  samples/s  memory   heartbeat  state\n"
       "0     a     40   12    0.4123  61.0 s  -      640        300 MiB  0.5 s ago  computing "
       "for 1.5 s\n"
-      "1     a     41   12    -       -       2.5    640        300 MiB  0.5 s ago  computing "
+      "1     a     41   12    -       -       12345  640        300 MiB  0.5 s ago  computing "
       "for 1.5 s\n"
       "2     -     -    -     -       -       -      -          -        -          not heard "
       "of yet\n");

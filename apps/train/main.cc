@@ -35,10 +35,8 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     // For example, a model that does not fit into memory. libtorch adds stacks to its messages.
     const std::string what = error.what();
-    fmt::print(stderr, "tally {}: {}\n", command, what.substr(0, what.find('\n')));
+    if (!tally::app::output_reader_gone())
+      fmt::print(stderr, "tally {}: {}\n", command, what.substr(0, what.find('\n')));
   }
-  // The buffered output may not fit, as on a full disk.
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "tally {}: cannot write all of the output\n", command);
-  return code == 0 ? 1 : code;
+  return tally::app::finish_output("tally " + command, code);
 }

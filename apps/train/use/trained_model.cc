@@ -95,7 +95,7 @@ int guarded(const std::string& command, const std::function<Result<void>()>& run
   } catch (const std::exception& error) {
     problem = error.what();
   }
-  fmt::print(stderr, "{}: {}\n", command, first_line(problem));
+  if (!output_reader_gone()) fmt::print(stderr, "{}: {}\n", command, first_line(problem));
   return 1;
 }
 
