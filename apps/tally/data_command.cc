@@ -12,6 +12,7 @@
 #include "apps/tally/read_words.h"
 #include "base/errors.h"
 #include "base/units.h"
+#include "data/csv_survey.h"
 #include "data/keyed_open.h"
 #include "data/open.h"
 #include "process/interrupt.h"
@@ -36,7 +37,7 @@ Exit codes: 0 the data is present and correct; 1 it is not, and the reason was p
 usage; 130 interrupted.)";
 
 struct CheckOptions {
-  std::string path;
+  std::vector<std::string> paths;
   ReadWords read;
   bool keys = false;
 };
@@ -103,13 +104,11 @@ int get_datasets(const std::vector<std::string>& names) {
 }
 
 // Reads and prints. An error after the summary is about the classes.
-Result<void> read_dataset(const CheckOptions& options) {
+Result<void> read_dataset(const std::string& path, data::ReadOptions read, bool keys) {
   const auto cache = data_cache_folder();
-  TALLY_TRY(data::ReadOptions read, read_options_of(options.read));
-  TALLY_TRY(const data::Location location, options.keys
-                                               ? data::locate_keyed_parts(options.path, cache, read)
-                                               : data::locate_parts(options.path, cache, read));
-  std::string text = fmt::format("{}: {}\n", options.path, to_string(location.kind));
+  TALLY_TRY(const data::Location location, keys ? data::locate_keyed_parts(path, cache, read)
+                                                : data::locate_parts(path, cache, read));
+  std::string text = fmt::format("{}: {}\n", path, to_string(location.kind));
   if (location.known != nullptr) {
     const auto folder = folder_of(*location.known, cache);
     TALLY_TRY(verify_files(*location.known, folder.value_or(cache)));
@@ -124,22 +123,36 @@ Result<void> read_dataset(const CheckOptions& options) {
   std::unique_ptr<data::Dataset> first;
   for (const bool train : {true, false}) {
     if (train ? location.train.empty() : whole) continue;
-    TALLY_TRY(auto dataset, open_part(location, options.keys, {.train = train, .read = read}));
+    TALLY_TRY(auto dataset, open_part(location, keys, {.train = train, .read = read}));
     if (first != nullptr) TALLY_TRY(data::check_parts(*first, *dataset));
     TALLY_TRY(parts.emplace_back(), survey(*dataset, whole ? "all" : train ? "training" : "test"));
     if (first == nullptr) first = std::move(dataset);
   }
+  if (location.kind == data::Kind::kCsv && !keys && !location.train.empty()) {
+    TALLY_TRY(const data::CsvFacts facts,
+              data::survey_csv(location.train.front(),
+                               {.target_column = read.target_column, .target = read.target}));
+    text += data::describe(facts);
+  }
   fmt::print("{}{}", text, describe(location.kind, parts));
   std::fflush(stdout);  // before a complaint
   auto classes = check_classes(location.kind, parts.front());
-  if (!classes) classes.error().message.insert(0, options.path + ": ");
+  if (!classes) classes.error().message.insert(0, path + ": ");
   return classes;
 }
 
-int check_dataset(const CheckOptions& options) {
+// Checks all datasets. The exit code is that of the last one that is not correct.
+int check_datasets(const CheckOptions& options) {
+  const auto read = read_options_of(options.read);
+  if (!read) return complain("check", read.error());
   const process::InterruptGuard guard;
-  const auto outcome = read_dataset(options);
-  return outcome ? 0 : complain("check", outcome.error());
+  int code = 0;
+  for (const std::string& path : options.paths) {
+    const auto outcome = read_dataset(path, *read, options.keys);
+    if (!outcome) code = complain("check", outcome.error());
+    if (process::interrupted() != 0) break;
+  }
+  return code;
 }
 
 }  // namespace
@@ -157,14 +170,14 @@ void add_data_command(Command top) {
   get_command.action([names] { return get_datasets(*names); });
 
   Command check_command =
-      command.add_command("check", "Read every sample of a dataset and summarise it");
+      command.add_command("check", "Read every sample of datasets and summarise them");
   const auto o = std::make_shared<CheckOptions>();
-  check_command.add("PATH", &o->path, "File, folder, or name of `tally data list`",
-                    {.required = true});
+  check_command.add("PATH", &o->paths, "Files, folders, or names of `tally data list`",
+                    {.value = "...", .required = true});
   add_read_words(check_command, o->read);
   check_command.add("--keys", &o->keys,
                     "Table: read it as keys, as logistic, widedeep and deepfm do");
-  check_command.action([o] { return check_dataset(*o); });
+  check_command.action([o] { return check_datasets(*o); });
 }
 
 }  // namespace tally::app

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/counted.h"
 #include "base/cpu.h"
 #include "base/errors.h"
 #include "base/memory_limit.h"
@@ -168,8 +169,8 @@ std::string describe(data::Kind kind, const std::vector<PartSurvey>& parts) {
            histogram_table(parts) + warning_about(first);
   const auto used = std::count_if(first.histogram.begin(), first.histogram.end(),
                                   [](std::uint64_t count) { return count > 0; });
-  return text + fmt::format("  {:<9} {} symbols, {} of them in use here\n", "alphabet",
-                            first.classes.size(), used);
+  return text + fmt::format("  {:<9} {}, {} of them in use here\n", "alphabet",
+                            counted(first.classes.size(), "symbol"), used);
 }
 
 }  // namespace tally::app
