@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,19 +49,15 @@ struct ExportCommand {
 };
 
 // Writes to a temporary name first, so that FILE is whole or as it was.
-template <typename Write>
-Result<void> write_whole(const fs::path& file, const Write& write) {
-  const fs::path partial = file.string() + fmt::format(".{}.partial", ::getpid());
-  try {
-    write(partial);
-    fs::rename(partial, file);
-  } catch (const std::exception& error) {
-    std::error_code ignored;
-    fs::remove(partial, ignored);
-    const std::string what = error.what();
-    return system_failure("cannot write {}: {}", file.string(), what.substr(0, what.find('\n')));
-  }
-  return {};
+Result<void> copy_whole(const fs::path& from, const fs::path& file) {
+  const fs::path partial = file.string() + fmt::format(".{}.part", ::getpid());
+  std::error_code failed;
+  fs::copy_file(from, partial, failed);
+  if (!failed) fs::rename(partial, file, failed);
+  if (!failed) return {};
+  std::error_code ignored;
+  fs::remove(partial, ignored);
+  return system_failure("cannot write {}: {}", file.string(), failed.message());
 }
 
 // Copies a tensor of a checkpoint to tensor `index` of the file.
@@ -131,12 +128,13 @@ Result<void> write_export(const ExportCommand& command, const TrainedModel& trai
   const fs::path to = command.to;
   if (to.extension() == ".safetensors" && !trained.rows.empty()) return write_weights(trained, to);
   if (to.extension() == ".safetensors")
-    return write_whole(to, [&](const fs::path& partial) {
-      fs::copy_file(trained.checkpoint / "model.safetensors", partial);
-    });
+    return copy_whole(trained.checkpoint / "model.safetensors", to);
   TALLY_TRY(check_has_script(trained, command.run));
   TALLY_TRY(torch::jit::Module module, to_torchscript(trained));
-  return write_whole(to, [&](const fs::path& partial) { module.save(partial.string()); });
+  // In memory first: the writer of libtorch throws from its destructor when a file cannot grow.
+  std::ostringstream bytes;
+  module.save(bytes);
+  return write_file(to, bytes.str());
 }
 
 Result<void> check_export_name(const std::string& name) {
