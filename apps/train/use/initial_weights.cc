@@ -146,6 +146,15 @@ Result<InitialWeights> load_initial_weights(const fs::path& from, torch::nn::Mod
                                             plan::Home home) {
   std::error_code ignored;
   fs::path source = from;
+  if (!fs::exists(from, ignored))
+    return system_failure(
+        "no file or folder {}: give a safetensors file or the folder of `tally train --checkpoint`",
+        from.string());
+  if (from.extension() == ".pt" || from.extension() == ".pth")
+    return invalid(
+        "{} is a file of PyTorch: give a safetensors file, as of safetensors.torch.save_file or "
+        "`tally export RUN --to X.safetensors`",
+        from.string());
   if (!fs::is_regular_file(from, ignored)) {
     TALLY_TRY(source, checkpoint_in(from));
   }

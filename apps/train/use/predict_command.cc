@@ -9,6 +9,7 @@
 #include "apps/train/train_commands.h"
 #include "apps/train/use/prediction.h"
 #include "apps/train/use/trained_model.h"
+#include "base/counted.h"
 #include "base/errors.h"
 #include "data/image_folder.h"
 #include "data/open_like.h"
@@ -27,7 +28,8 @@ Examples:
 RUN is the folder of `tally train --checkpoint`, of which the newest checkpoint is used, or one of
 its checkpoints. Inputs are prepared as the training data were: tables need the columns of the
 training by name, in any order, without the target; images are cut to their centre and resized. A
-folder stands for the images in it. For a file with several inputs, FILE:N is its input N.
+folder stands for the images in it, or in its class folders. In the output, FILE:N is input N of a
+file with several inputs.
 
 Exit codes: 0 success; 1 something failed; 2 wrong usage.)";
 
@@ -90,12 +92,37 @@ struct Inputs {
   std::vector<std::string> others;
 };
 
+// The images of a folder, or else of its class folders.
+Result<std::vector<fs::path>> images_of(const fs::path& folder) {
+  TALLY_TRY(std::vector<fs::path> images, data::images_in(folder));
+  std::vector<fs::path> folders = {folder};
+  if (const auto found = data::find_image_folders(folder); images.empty() && found) {
+    folders.clear();
+    TALLY_TRY(const auto names, data::class_folders(found->train));
+    for (const std::string& name : names) {
+      folders.push_back(found->train / name);
+      TALLY_TRY(const auto more, data::images_in(folders.back()));
+      images.insert(images.end(), more.begin(), more.end());
+    }
+  }
+  std::uint64_t files = 0;
+  std::error_code ignored;
+  for (const fs::path& one : folders)
+    for (const auto& entry : fs::directory_iterator(one, ignored))
+      if (entry.is_regular_file(ignored) && !entry.path().filename().string().starts_with('.'))
+        ++files;
+  if (!images.empty() && files > images.size())
+    fmt::print(stderr, "tally predict: {}: {} skipped, for only .jpg, .jpeg and .png are read\n",
+               folder.string(), counted(files - images.size(), "other file"));
+  return images;
+}
+
 Result<Inputs> sorted_inputs(const std::vector<std::string>& names) {
   Inputs inputs;
   std::error_code ignored;
   for (const std::string& name : names) {
     if (fs::is_directory(name, ignored)) {
-      TALLY_TRY(const auto images, data::images_in(name));
+      TALLY_TRY(const auto images, images_of(name));
       if (images.empty()) inputs.others.push_back(name);
       inputs.images.insert(inputs.images.end(), images.begin(), images.end());
     } else if (data::is_image_file(name)) {
