@@ -84,6 +84,14 @@ EXACT = ["tally run -n 4 -- build/*", "tally train linear *", "tally data check 
 FLATS = "rooms,area,town,price\n" + "".join(
     f"{1 + i % 6},{20 + i * 37 % 180},{['Ulm', 'Bonn', 'Kiel'][i % 3]},{500 + i * 37 % 180 * 5}\n"
     for i in range(400))
+
+
+def houses(numbers):
+    return "".join(
+        f"{i % 9},{['city', 'land'][i % 2]},{i * 7 % 90},{i % 9 * 20 + i % 2 * 50 - i * 7 % 90}\n"
+        for i in numbers)
+
+
 FILES = {
     "flats.csv": FLATS,
     "visits.csv": "town,shop,amount,bought\n" + "".join(
@@ -93,9 +101,8 @@ FILES = {
     "typed.csv": FLATS.replace("4,131,Ulm,", "4,131,Ulmm,", 1),
     "t.csv": "item,price\n" + "1,20\n" * 5 + "7,about 90\n",
     "clicks.tsv": "".join(label + "\t1" * 13 + "\tab" * 26 + "\n" for label in ["1", ""]),
-    "houses.csv": "rooms,place,age,price\n" + "".join(
-        f"{i % 9},{['city', 'land'][i % 2]},{i * 7 % 90},{i % 9 * 20 + i % 2 * 50 - i * 7 % 90}\n"
-        for i in range(200)),
+    "houses.csv": "rooms,place,age,price\n" + houses(range(200)),
+    "sold.csv": "rooms,place,age,price\n" + houses(range(200, 240)),
     "new.csv": "id,place,rooms,age\n1,city,4,10\n2,land,,80\n",
     "table.csv": "x,y,label\n" + "".join(f"{i % 7},{i % 5},{i % 2}\n" for i in range(200)),
 }

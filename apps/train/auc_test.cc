@@ -1,6 +1,8 @@
 #include "apps/train/loop_control.h"
 
+#include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -56,6 +58,35 @@ TEST(Auc, NeedsBothLabelsAndNumbers) {
   EXPECT_FALSE(auc(Scores{1, 2}, Labels{0, 0}).has_value());
   EXPECT_FALSE(auc(Scores{1, std::numeric_limits<double>::quiet_NaN()}, Labels{0, 1}).has_value());
   EXPECT_FALSE(auc(Scores{1}, Labels{0, 1}).has_value());
+}
+
+// Targets 10, 20, 60 and predictions 12, 17, 54 are given as (value - 30) / 20. By hand: the errors
+// are 2, -3, -6, their squares 49; the deviations from the mean 30 are 20, 10, 30, their squares
+// 1400.
+TEST(RegressionScore, IsInTheUnitOfTheTarget) {
+  RegressionSums sums;
+  const std::vector<std::pair<double, double>> samples = {{10, 12}, {20, 17}, {60, 54}};
+  for (const auto& [target, prediction] : samples) {
+    const double scaled = (target - 30) / 20;
+    const double error = (prediction - 30) / 20 - scaled;
+    sums.squared_errors += error * error;
+    sums.targets += scaled;
+    sums.squared_targets += scaled * scaled;
+    sums.samples += 1;
+  }
+  Score score;
+  add_regression(sums, 20, score);
+  ASSERT_TRUE(score.rmse && score.r2);
+  EXPECT_NEAR(*score.rmse, std::sqrt(49.0 / 3), 1e-12);
+  EXPECT_NEAR(*score.r2, 1 - 49.0 / 1400, 1e-12);
+}
+
+TEST(RegressionScore, HasNoShareOfAVarianceOfZero) {
+  Score score;
+  add_regression({.squared_errors = 1, .targets = 0.6, .squared_targets = 0.12, .samples = 3}, 1,
+                 score);
+  EXPECT_TRUE(score.rmse.has_value());
+  EXPECT_FALSE(score.r2.has_value());
 }
 
 }  // namespace

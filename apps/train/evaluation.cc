@@ -9,9 +9,12 @@
 namespace tally::app {
 namespace {
 
-// Result of one rank. For binary classification also the score and label of each sample.
+// Result of one rank. For binary classification also the score and label of each sample, for a
+// regression sums of the targets.
 struct ScoredPart {
   recipes::Judgement all;
+  double targets = 0;
+  double squared_targets = 0;
   std::vector<double> scores;
   std::vector<double> labels;
 };
@@ -57,6 +60,11 @@ ScoredPart judge_part(recipes::Model& model, const data::Dataset& dataset,
     part.all.loss += judgement.loss;
     part.all.correct += judgement.correct;
     part.all.predictions += judgement.predictions;
+    if (options.task == recipes::Task::kRegression) {
+      const at::Tensor targets = tensors.target.to(at::kDouble);
+      part.targets += targets.sum().item<double>();
+      part.squared_targets += targets.square().sum().item<double>();
+    }
     if (options.task != recipes::Task::kBinary) continue;
     append(output, part.scores);
     append(tensors.target, part.labels);
@@ -99,9 +107,16 @@ std::optional<double> auc_of(const EvaluatorPlace& here, Trainer& trainer, const
   return auc(scores, std::vector<std::uint8_t>(labels.begin(), labels.end()));
 }
 
-Score score_of(recipes::Task task, const recipes::Judgement& sums) {
+Score score_of(recipes::Task task, const ScoredPart& part, const data::Dataset& dataset) {
+  const recipes::Judgement& sums = part.all;
   Score score{.loss = sums.loss / sums.predictions};
   if (recipes::has_accuracy(task)) score.accuracy = sums.correct / sums.predictions;
+  if (task == recipes::Task::kRegression)
+    add_regression({.squared_errors = sums.loss,
+                    .targets = part.targets,
+                    .squared_targets = part.squared_targets,
+                    .samples = sums.predictions},
+                   dataset.preprocessing().target_scale.deviation, score);
   return score;
 }
 
@@ -110,7 +125,7 @@ Score score_of(recipes::Task task, const recipes::Judgement& sums) {
 Score evaluate_alone(recipes::Model& model, const data::Dataset& dataset, recipes::Task task,
                      std::uint64_t batch, const at::Device& device) {
   const ScoredPart part = judge_part(model, dataset, {.task = task, .batch = batch}, device);
-  Score score = score_of(task, part.all);
+  Score score = score_of(task, part, dataset);
   if (task == recipes::Task::kBinary)
     score.auc = auc(part.scores, std::vector<std::uint8_t>(part.labels.begin(), part.labels.end()));
   return score;
@@ -130,8 +145,15 @@ Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& mod
                                      device);
   model.train();
   const recipes::Judgement& own = part.all;
-  const std::vector<double> sums = trainer.sum({own.loss, own.correct, own.predictions});
-  Score score = score_of(prepared.task, {sums[0], sums[1], sums[2]});
+  const std::vector<double> sums =
+      trainer.sum({own.loss, own.correct, own.predictions, part.targets, part.squared_targets});
+  Score score = score_of(prepared.task,
+                         {.all = {sums[0], sums[1], sums[2]},
+                          .targets = sums[3],
+                          .squared_targets = sums[4],
+                          .scores = {},
+                          .labels = {}},
+                         *prepared.test);
   if (prepared.task == recipes::Task::kBinary) score.auc = auc_of(here, trainer, part);
   return score;
 }

@@ -14,9 +14,10 @@ struct EvaluatorPlace {
   int workers = 1;
 };
 
-// Returns loss and accuracy, and for binary classification the AUC, over the whole test part: each
-// worker evaluates its part of the samples, every sample once, and the results are summed. The same
-// on all ranks. Collective; throws Failure and c10::Error. Leaves the model in training mode.
+// Returns loss and accuracy, for binary classification the AUC, and for a regression the RMSE, over
+// the whole test part: each worker evaluates its part of the samples, every sample once, and the
+// results are summed. The same on all ranks. Collective; throws Failure and c10::Error. Leaves the
+// model in training mode.
 Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& model,
                const Preparation& prepared, const TrainOptions& options, const at::Device& device);
 

@@ -111,6 +111,12 @@ std::uint64_t lengthened(std::uint64_t epochs, std::uint64_t least_steps,
   return std::max(epochs, (least_steps * accumulate + batches - 1) / batches);
 }
 
+void add_regression(const RegressionSums& sums, double deviation, Score& score) {
+  score.rmse = std::sqrt(sums.squared_errors / sums.samples) * deviation;
+  const double spread = sums.squared_targets - sums.targets * sums.targets / sums.samples;
+  if (spread > 1e-12 * sums.squared_targets) score.r2 = 1 - sums.squared_errors / spread;
+}
+
 // Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and
 // n negatives adds y * (negatives below) and y * n / 2.
 std::optional<double> auc(std::span<const double> scores, std::span<const std::uint8_t> labels) {

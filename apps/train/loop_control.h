@@ -45,7 +45,21 @@ struct Score {
   double loss = 0;                 // mean over the test part
   std::optional<double> accuracy;  // where defined
   std::optional<double> auc;       // for binary classification, if the test part has both labels
+  std::optional<double> rmse;      // of a regression, in the unit of the target
+  std::optional<double> r2;        // of a regression, unless all targets are equal
 };
+
+// Sums over the samples of a regression, whose targets and outputs are scaled.
+struct RegressionSums {
+  double squared_errors = 0;
+  double targets = 0;
+  double squared_targets = 0;
+  double samples = 0;
+};
+// Adds the root of the mean squared error, in the unit of the target, of which `deviation` is 1
+// when scaled, and the coefficient of determination: 1 - squared errors / squared deviations of
+// the targets from their mean.
+void add_regression(const RegressionSums& sums, double deviation, Score& score);
 
 // The area under the ROC curve: the share of pairs of a positive (label 1) and a negative (label 0)
 // sample in which the positive one has the higher score; equal scores count half. Exact, by

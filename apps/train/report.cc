@@ -40,6 +40,8 @@ std::string tiles_html(const TrainingRecord& record) {
                       record.best_accuracy ? "best " + percent_text(*record.best_accuracy) : "");
   if (record.auc)
     html += tile_html("test AUC", fmt::format("{:.4f}", *record.auc), "area under the ROC curve");
+  if (record.rmse)
+    html += tile_html("test RMSE", number_text(*record.rmse), "in the unit of the target");
   if (record.test_loss || record.train_loss)
     html += tile_html(
         record.test_loss ? "test loss" : "training loss",

@@ -57,6 +57,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   put(json, "accuracy", record.accuracy);
   put(json, "best_accuracy", record.best_accuracy);
   put(json, "auc", record.auc);
+  put(json, "rmse", record.rmse);
   put(json, "samples_per_s", record.samples_per_s);
   if (!record.command.empty()) json["command"] = record.command;
   json["configuration"] = Json::object();

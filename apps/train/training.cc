@@ -14,6 +14,7 @@
 #include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/rng.h"
@@ -229,9 +230,9 @@ void Training::step() {
   // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
     throw Failure(
-        invalid("the loss of step {} is {}: a rate of {} is too high, "
+        invalid("the loss of step {} is {}: a rate of {} is too high, so give a lower --rate, "
                 "or the data have values that are no numbers",
-                done_.steps, mean, with_.options.rate));
+                done_.steps, mean, with_.prepared.optimizer.rate));
   const bool tokens = with_.prepared.task == recipes::Task::kLanguage;
   const std::uint64_t units =
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
@@ -311,6 +312,7 @@ void Training::evaluate() {
                                      .test_loss = score.loss,
                                      .accuracy = score.accuracy,
                                      .auc = score.auc,
+                                     .rmse = score.rmse,
                                      .elapsed = elapsed()}));
   evaluated_loss_.clear();
 }

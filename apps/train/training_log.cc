@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/train/train_console.h"
+#include "base/counted.h"
 
 namespace tally::app {
 namespace {
@@ -102,6 +103,7 @@ void TrainingLog::evaluation(const Moment& moment, double epochs, const Span& sp
   record_.test_loss = score.loss;
   record_.accuracy = score.accuracy;
   record_.auc = score.auc;
+  record_.rmse = score.rmse;
   if (score.accuracy)
     record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score.accuracy);
   point_at_ += span.end - span.begin;
@@ -132,12 +134,14 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
 }
 
 std::string summary_of(const TrainingRecord& record) {
-  std::string text = fmt::format("{} after {} steps, {:.4g} epochs, {}: ", record.outcome,
-                                 record.steps, record.epochs, clock_text(record.elapsed));
+  std::string text = fmt::format("{} after {}, {} epoch{}, {}: ", record.outcome,
+                                 counted(record.steps, "step"), epochs_text(record.epochs),
+                                 record.epochs == 1 ? "" : "s", clock_text(record.elapsed));
   if (record.train_loss) text += fmt::format("train loss {:.4f}, ", *record.train_loss);
   if (record.test_loss) text += fmt::format("test loss {:.4f}, ", *record.test_loss);
   if (record.accuracy) text += fmt::format("accuracy {:.2f} %, ", *record.accuracy * 100);
   if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
+  if (record.rmse) text += fmt::format("RMSE {:.4g}, ", *record.rmse);
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
   text += staleness_text(record);
   for (const WorkerTimes& times : record.times) {

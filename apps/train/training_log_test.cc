@@ -55,6 +55,19 @@ TEST(TrainingLog, TheLastTrainingLossIsThatSinceTheEvaluationBefore) {
   EXPECT_EQ(record.best_accuracy, 0.75);
 }
 
+TEST(Summary, HasPlainCountsAndTheErrorOfARegression) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(3, 1, 1);
+  log.evaluation({.steps = 1}, 1, {1s, 1s}, {.loss = 0.25, .rmse = 1234.5, .r2 = 0.75});
+  EXPECT_EQ(
+      summary_of(log.finish({.steps = 1}, 1, 1s, StopReason::kCompleted)),
+      "completed after 1 step, 1 epoch, 0:01: train loss 3.0000, test loss 0.2500, RMSE 1234, "
+      "1 samples/s");
+  const std::string long_one =
+      summary_of(log.finish({.steps = 12345}, 12345, 1s, StopReason::kCompleted));
+  EXPECT_EQ(long_one.rfind("completed after 12345 steps, 12345 epochs, 0:01: ", 0), 0U) << long_one;
+}
+
 TEST(TrainingLog, ATrainingWithoutPointsHasALossAtItsEnd) {
   TrainingLog log{TrainingRecord{}};
   log.step(3, 1, 1);

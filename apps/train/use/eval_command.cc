@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "apps/train/evaluation.h"
 #include "apps/train/train_commands.h"
 #include "apps/train/use/trained_model.h"
+#include "base/counted.h"
 #include "base/errors.h"
 #include "data/open_like.h"
 #include "data/scaled_targets.h"
@@ -37,12 +39,22 @@ struct EvalCommand {
   bool json = false;
 };
 
+bool is_same(const std::string& path, const std::string& other) {
+  std::error_code ignored;
+  return path == other || std::filesystem::equivalent(path, other, ignored);
+}
+
 Result<std::unique_ptr<data::Dataset>> open_evaluated(const EvalCommand& command,
                                                       const TrainedModel& trained) {
   if (!command.data.empty()) {
     const data::Preprocessing& like = trained.state.preprocessing;
     TALLY_TRY(const data::Location location,
               data::locate_like(command.data, data_cache_folder(), like));
+    if (location.test.empty() && is_same(command.data, trained.training.data))
+      fmt::print(stderr,
+                 "tally eval: {} is the data of the training: most of these samples were trained "
+                 "with; without --data only the held-out ones are evaluated\n",
+                 command.data);
     return data::open_like(location, like, data::Targets::kNeeded);
   }
   TALLY_TRY(const data::ReadOptions read, read_options_of(trained.training.read));
@@ -65,13 +77,17 @@ void print_score(const EvalCommand& command, const TrainedModel& trained, const 
     nlohmann::json line = {{"step", trained.step}, {"samples", samples}, {"loss", score.loss}};
     if (score.accuracy) line["accuracy"] = *score.accuracy;
     if (score.auc) line["auc"] = *score.auc;
+    if (score.rmse) line["rmse"] = *score.rmse;
+    if (score.r2) line["r2"] = *score.r2;
     fmt::print("{}\n", line.dump());
     return;
   }
-  fmt::print("{} of step {} on {} samples: loss {:.4f}", trained.state.recipe, trained.step,
-             samples, score.loss);
+  fmt::print("{} of step {} on {}: loss {:.4f}", trained.state.recipe, trained.step,
+             counted(samples, "sample"), score.loss);
   if (score.accuracy) fmt::print(", accuracy {:.2f} %", 100 * *score.accuracy);
   if (score.auc) fmt::print(", AUC {:.4f}", *score.auc);
+  if (score.rmse) fmt::print(", RMSE {:.4g}", *score.rmse);
+  if (score.r2) fmt::print(", R2 {:.4f}", *score.r2);
   fmt::print("\n");
 }
 
