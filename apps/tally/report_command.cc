@@ -9,6 +9,7 @@
 #include "apps/tally/commands.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/report_comparison.h"
+#include "base/counted.h"
 
 namespace tally::app {
 namespace {
@@ -25,19 +26,22 @@ final figures and the settings in which they differ.)";
 
 struct ReportOptions {
   std::vector<std::string> files;
-  std::string to = "report.html";
+  std::string to;  // empty: report.html, or comparison.html for several runs
 };
 
 Result<void> write_report(const ReportOptions& options) {
-  TALLY_TRY(check_writable_file("--to", options.to));
   std::vector<NamedRecord> runs;
   for (const std::string& file : options.files) {
     TALLY_TRY(std::vector<NamedRecord> read, read_records(file));
     std::move(read.begin(), read.end(), std::back_inserter(runs));
   }
-  TALLY_TRY(write_file(
-      options.to, runs.size() == 1 ? report_html(runs.front().record) : comparison_html(runs)));
-  fmt::print("report of {} run{} in {}\n", runs.size(), runs.size() == 1 ? "" : "s", options.to);
+  const bool single = runs.size() == 1;
+  // A training may have written its own report.html here.
+  const std::string usual = single ? "report.html" : "comparison.html";
+  const std::string to = options.to.empty() ? usual : options.to;
+  TALLY_TRY(check_writable_file("--to", to));
+  TALLY_TRY(write_file(to, single ? report_html(runs.front().record) : comparison_html(runs)));
+  fmt::print("report of {} in {}\n", counted(runs.size(), "run"), to);
   return {};
 }
 
@@ -49,7 +53,9 @@ void add_report_command(Command top) {
   const auto o = std::make_shared<ReportOptions>();
   command.add("FILE", &o->files, "Records of `tally train --json`",
               {.value = "...", .required = true});
-  command.add("--to", &o->to, "Write the page to FILE", {.value = "FILE"});
+  command.add("--to", &o->to,
+              "Write the page to FILE; default: report.html, or comparison.html for several runs",
+              {.value = "FILE"});
   command.action([o] { return exit_code_of(write_report(*o), "tally report"); });
 }
 

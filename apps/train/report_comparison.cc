@@ -17,7 +17,8 @@
 namespace tally::app {
 namespace {
 
-constexpr std::size_t kRunColours = 8;  // .run0 to .run7 of report_page.css
+constexpr const char* kReadAs = "read as";  // the setting that describes data of the user's own
+constexpr std::size_t kRunColours = 8;      // .run0 to .run7 of report_page.css
 
 // The colours repeat with dashed curves.
 std::string run_style(std::size_t run) {
@@ -90,6 +91,7 @@ std::vector<Figure> figures() {
   };
   return {{"accuracy", 1, field(&TrainingRecord::accuracy), share},
           {"AUC", 1, field(&TrainingRecord::auc), number},
+          {"RMSE", -1, field(&TrainingRecord::rmse), number},
           {"test loss", -1, field(&TrainingRecord::test_loss), number},
           {"training loss", -1, field(&TrainingRecord::train_loss), number},
           {"time", -1,
@@ -105,6 +107,17 @@ std::vector<Figure> figures() {
           {"epochs", 0, field(&TrainingRecord::epochs), number}};
 }
 
+// Whether all runs learned from the same samples, so that their figures can be compared.
+bool same_data(const std::vector<NamedRecord>& runs, const std::vector<Setting>& different) {
+  const bool named = std::all_of(runs.begin(), runs.end(), [&](const NamedRecord& run) {
+    return run.record.data == runs.front().record.data;
+  });
+  return named && std::none_of(different.begin(), different.end(), [](const Setting& setting) {
+           return setting.key == kReadAs || setting.key == "training samples" ||
+                  setting.key == "test samples";
+         });
+}
+
 // The best value of a column; nothing if all are equal or none is better than others.
 std::optional<double> best_of(const Figure& figure, const std::vector<NamedRecord>& runs) {
   std::vector<double> values;
@@ -118,6 +131,7 @@ std::optional<double> best_of(const Figure& figure, const std::vector<NamedRecor
 }
 
 std::string table_html(const std::vector<NamedRecord>& runs, const std::vector<Setting>& settings) {
+  const bool comparable = same_data(runs, settings);
   std::vector<Figure> columns = figures();
   std::erase_if(columns, [&](const Figure& figure) {
     return std::none_of(runs.begin(), runs.end(), [&](const NamedRecord& run) {
@@ -129,26 +143,30 @@ std::string table_html(const std::vector<NamedRecord>& runs, const std::vector<S
       "<thead><tr><th scope=\"col\">run</th>";
   for (const Figure& figure : columns)
     html += fmt::format("<th scope=\"col\">{}</th>", figure.title);
+  html += "<th scope=\"col\">outcome</th>";
   for (const Setting& setting : settings)
     html += fmt::format("<th scope=\"col\" class=\"differs\">{}</th>", escape_html(setting.key));
-  html += "<th scope=\"col\">outcome</th></tr></thead>\n<tbody>\n";
+  html += "</tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const TrainingRecord& record = runs[i].record;
     html += fmt::format("<tr><th scope=\"row\"><i class=\"swatch {}\"></i>{}</th>", run_style(i),
                         escape_html(runs[i].name));
     for (const Figure& figure : columns) {
       const auto value = figure.value(record);
-      const bool best = value && value == best_of(figure, runs);
+      const bool best = comparable && value && value == best_of(figure, runs);
       html += fmt::format("<td{}>{}</td>", best ? " class=\"best\"" : "",
                           value ? escape_html(figure.text(record, *value)) : "-");
     }
+    html += fmt::format("<td class=\"text\">{}</td>", escape_html(record.outcome));
     for (const Setting& setting : settings)
       html += fmt::format("<td class=\"text\">{}</td>", marked_html(setting, i));
-    html += fmt::format("<td class=\"text\">{}</td></tr>\n", escape_html(record.outcome));
+    html += "</tr>\n";
   }
-  return html +
-         "</tbody></table></div><p class=\"aside\">Bold: the best value. Marked: settings that "
-         "differ from those of the first run.</p></section>\n";
+  return html + fmt::format(
+                    "</tbody></table></div><p class=\"aside\">{} Marked: settings that differ from "
+                    "those of the first run.</p></section>\n",
+                    comparable ? "Bold: the best value."
+                               : "The data differ, so no value is the best one.");
 }
 
 std::vector<Chart> comparison_charts(const std::vector<NamedRecord>& runs) {
@@ -189,6 +207,9 @@ std::string comparison_html(const std::vector<NamedRecord>& runs) {
   for (const Setting& setting : different)
     if (!setting.differs()) equal.push_back({setting.key, setting.values.front().value_or("")});
   std::erase_if(different, [](const Setting& setting) { return !setting.differs(); });
+  // The longest text comes last.
+  std::stable_partition(different.begin(), different.end(),
+                        [](const Setting& setting) { return setting.key != kReadAs; });
   std::vector<RecordRow> commands;
   for (const NamedRecord& run : runs)
     if (!run.record.command.empty()) commands.push_back({run.name, run.record.command});

@@ -138,6 +138,21 @@ TEST(Comparison, ShowsWhichSettingsDiffer) {
   EXPECT_THAT(page, HasSubstr("tally train lenet --rate &#39;0.1&#39;"));
 }
 
+TEST(Comparison, MarksNoBestValueIfTheDataDiffer) {
+  std::vector<NamedRecord> runs = {{"a", run_of(0.5)}, {"b", run_of(0.25)}};
+  for (NamedRecord& run : runs)
+    run.record.configuration = {{"read as", "table of " + run.name}, {"rate", run.name}};
+  const std::string page = comparison_html(runs);
+  EXPECT_THAT(page, Not(HasSubstr("class=\"best\"")));
+  EXPECT_THAT(page, HasSubstr("The data differ, so no value is the best one."));
+  // The long description is the last column.
+  EXPECT_THAT(page, HasSubstr("class=\"differs\">read as</th></tr>"));
+  runs[1].record.configuration = runs[0].record.configuration;
+  EXPECT_THAT(comparison_html(runs), HasSubstr("class=\"best\""));
+  runs[1].record.data = "other digits";
+  EXPECT_THAT(comparison_html(runs), Not(HasSubstr("class=\"best\"")));
+}
+
 TEST(Comparison, EachChartHasACurveOfEachRun) {
   std::vector<NamedRecord> runs;
   for (int i = 0; i < 9; ++i) runs.push_back({fmt::format("run {}", i), run_of(0.5)});
