@@ -25,8 +25,16 @@ std::string continuation_of(const EarlyEnd& end) {
   std::string command = "tally train";
   for (const std::string& word : end.words)
     if (!word.starts_with("--resume")) command += fmt::format(" {}", launch::quoted(word));
-  return fmt::format("step {} is saved in {}; this continues from there:\n  {} --resume",
-                     *end.saved, end.folder, command);
+  return fmt::format("step {} is saved in {}; {}this continues from there:\n  {} --resume",
+                     *end.saved, end.folder, end.interrupted ? "" : "once the cause is mended, ",
+                     command);
+}
+
+std::string kept_text(const std::string& folder, std::uint64_t step, bool writes_texts) {
+  if (!folder.empty()) return fmt::format("step {} is saved in {}", step, folder);
+  return fmt::format(
+      "the model was not kept; --checkpoint DIR keeps it for `tally {}` and `tally export`",
+      writes_texts ? "generate" : "predict");
 }
 
 }  // namespace tally::app

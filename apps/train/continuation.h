@@ -28,4 +28,8 @@ struct EarlyEnd {
 // after a failure that left nothing.
 std::string continuation_of(const EarlyEnd& end);
 
+// Returns where the model of a training is that ended by itself, for the user: the last step, which
+// was saved in `folder`, or how to keep the model. `writes_texts`: `tally generate` uses it.
+std::string kept_text(const std::string& folder, std::uint64_t step, bool writes_texts);
+
 }  // namespace tally::app

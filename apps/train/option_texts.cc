@@ -4,6 +4,8 @@
 #include <charconv>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "base/errors.h"
 #include "base/units.h"
 
@@ -54,6 +56,31 @@ Result<ServerChoice> parse_servers(std::string_view text) {
   if (!count) return invalid_servers(text);
   return ServerChoice{.kind = colocated ? Kind::kColocated : Kind::kProcesses,
                       .count = static_cast<int>(*count)};
+}
+
+std::string_view optimizer_name(std::string_view text) { return text.substr(0, text.find(':')); }
+
+Result<OptimizerSpec> choose_optimizer(const std::string& text, std::optional<double> rate,
+                                       const UsualOptimizer& usual) {
+  TALLY_TRY(OptimizerSpec spec, parse_optimizer(text));
+  const bool names_rate =
+      text.find(":rate=") != std::string::npos || text.find(",rate=") != std::string::npos;
+  if (names_rate && rate && *rate != spec.rate)
+    return invalid("{}: --rate {} is another learning rate; give one of them", text, *rate);
+  if (rate)
+    spec.rate = *rate;
+  else if (!names_rate && optimizer_name(text) == optimizer_name(usual.text))
+    spec.rate = usual.rate;
+  TALLY_TRY(check(spec));
+  return spec;
+}
+
+std::string with_rate(const OptimizerSpec& spec) {
+  const std::string text = to_string(spec);
+  const std::string_view name = optimizer_name(text);
+  const std::string settings = text.substr(std::min(name.size() + 1, text.size()));
+  if (settings.starts_with("rate=")) return text;
+  return fmt::format("{}:rate={}{}{}", name, spec.rate, settings.empty() ? "" : ",", settings);
 }
 
 Result<RecordChoice> parse_record_choice(std::string_view text) {

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tally/error.h"
+#include "tally/optimizer.h"
 
 namespace tally::app {
 
@@ -24,6 +26,24 @@ struct ServerChoice {
 
 // Parses "2", "2,colocated", "HOST:PORT" or "[V6]:PORT"; "" is kNone. kInvalid for any other text.
 Result<ServerChoice> parse_servers(std::string_view text);
+
+// The optimizer of a recipe, as text, and its learning rate.
+struct UsualOptimizer {
+  std::string text;
+  double rate = 0.1;
+};
+
+// Parses --optimizer and adds the learning rate: `rate`, which is --rate, or that in the text, or
+// that of the recipe for the recipe's optimizer, or the default of another optimizer. kInvalid for
+// a wrong text, and for two different rates.
+Result<OptimizerSpec> choose_optimizer(const std::string& text, std::optional<double> rate,
+                                       const UsualOptimizer& usual);
+
+// "adam" of "adam:beta2=0.99".
+std::string_view optimizer_name(std::string_view text);
+
+// As to_string(), but always with the learning rate: "adam:rate=0.001".
+std::string with_rate(const OptimizerSpec& spec);
 
 // The parsed option --record-gradients.
 struct RecordChoice {

@@ -10,6 +10,34 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Steps = std::vector<std::uint64_t>;
 
+TEST(ChooseOptimizer, AnotherOptimizerBringsItsOwnRate) {
+  const UsualOptimizer usual{"momentum:decay=5e-4", 0.05};
+  const auto rate = [&usual](const std::string& text, std::optional<double> given) {
+    const auto chosen = choose_optimizer(text, given, usual);
+    return chosen ? chosen->rate : -1;
+  };
+  EXPECT_EQ(rate("momentum:decay=5e-4", std::nullopt), 0.05);
+  EXPECT_EQ(rate("momentum", std::nullopt), 0.05);
+  EXPECT_EQ(rate("adam", std::nullopt), 0.001);
+  EXPECT_EQ(rate("adam", 0.2), 0.2);
+  EXPECT_EQ(rate("adam:rate=0.1", std::nullopt), 0.1);
+  EXPECT_EQ(rate("momentum:rate=0.1", std::nullopt), 0.1);
+  EXPECT_EQ(rate("adam:rate=0.1", 0.1), 0.1);
+  EXPECT_EQ(rate("adagrad:rate_decay=0.5", std::nullopt), 0.01);
+}
+
+TEST(ChooseOptimizer, RefusesTwoRates) {
+  const auto chosen = choose_optimizer("adam:beta1=0.8,rate=0.1", 0.2, {"sgd", 0.1});
+  ASSERT_FALSE(chosen.has_value());
+  EXPECT_THAT(chosen.error().message, HasSubstr("--rate 0.2 is another learning rate"));
+}
+
+TEST(WithRate, NamesTheRateThatIsTheDefault) {
+  EXPECT_EQ(with_rate(*parse_optimizer("adam")), "adam:rate=0.001");
+  EXPECT_EQ(with_rate(*parse_optimizer("adam:rate=0.5")), "adam:rate=0.5");
+  EXPECT_EQ(with_rate(*parse_optimizer("momentum:decay=0.5")), "momentum:rate=0.1,decay=0.5");
+}
+
 TEST(RecordChoice, HasAFileAndSettings) {
   const auto plain = parse_record_choice("runs/g.safetensors");
   ASSERT_TRUE(plain.has_value());

@@ -66,12 +66,20 @@ Result<void> open_data(const TrainOptions& options, const recipes::Recipe& recip
       .data = options.data, .cache = cache, .train = true, .seed = options.seed};
   TALLY_TRY(request.read, read_options_of(options.read));
   request.read.readers = readers;
-  TALLY_TRY(prepared.train, of_option("--data", recipe.open(request)));
+  auto train = recipe.open(request);
+  if (!train && !request.read.test.empty()) {
+    // The test part is read as well. If the data are good without it, it is to blame.
+    recipes::DataRequest alone = request;
+    alone.read.test.clear();
+    return of_option(recipe.open(alone) ? "--validation" : "--data", std::move(train)).error();
+  }
+  TALLY_TRY(prepared.train, of_option("--data", std::move(train)));
   TALLY_TRY(of_option("--data", recipe.accepts(prepared.train->preprocessing())));
   request.train = false;
-  TALLY_TRY(prepared.test, of_option("--data", recipe.open(request)));
-  TALLY_TRY(of_option("--data", recipe.accepts(prepared.test->preprocessing())));
-  TALLY_TRY(of_option("--data", data::check_parts(*prepared.train, *prepared.test)));
+  const char* const test_option = request.read.test.empty() ? "--data" : "--validation";
+  TALLY_TRY(prepared.test, of_option(test_option, recipe.open(request)));
+  TALLY_TRY(of_option(test_option, recipe.accepts(prepared.test->preprocessing())));
+  TALLY_TRY(of_option(test_option, data::check_parts(*prepared.train, *prepared.test)));
   if (prepared.train->size() == 0 || prepared.test->size() == 0)
     return invalid("--data {}: {} samples to train with and {} to test with, at least 1 is needed",
                    options.data, prepared.train->size(), prepared.test->size());
@@ -195,8 +203,6 @@ Result<void> check_same_data(const std::string& state, const recipes::Recipe& re
 Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& recipe,
                         Preparation& prepared) {
   if (options.resume.empty()) return {};
-  if (options.checkpoint.empty())
-    return invalid("--resume: from where? Give the folder as --checkpoint DIR");
   if (options.resume == "auto" && checkpoint::list_steps(options.checkpoint).empty()) return {};
   TALLY_TRY(const std::filesystem::path path, of_option("--resume", resume_path(options)));
   TALLY_TRY(const auto reader, of_option("--resume", checkpoint::Reader::open(path)));
@@ -286,9 +292,10 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
                             const WorkerCounts& workers, const std::filesystem::path& cache) {
   Preparation prepared;
   TALLY_TRY(recipe.check_options());
-  TALLY_TRY(prepared.optimizer, of_option("--optimizer", parse_optimizer(options.optimizer)));
-  prepared.optimizer.rate = options.rate;
-  TALLY_TRY(of_option("--optimizer", check(prepared.optimizer)));
+  const recipes::Defaults defaults = recipe.defaults();
+  TALLY_TRY(prepared.optimizer,
+            of_option("--optimizer", choose_optimizer(options.optimizer, options.rate,
+                                                      {defaults.optimizer, defaults.rate})));
   TALLY_TRY(set_plan(options, workers.all, prepared));
   // Checked before the data is opened, which may take a while; the number of steps is known only
   // then.

@@ -16,10 +16,12 @@
 #include "apps/tally/outputs.h"
 #include "apps/train/continuation.h"
 #include "apps/train/device.h"
+#include "apps/train/model_state.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
 #include "apps/train/use/initial_weights.h"
 #include "base/cpu.h"
+#include "base/errors.h"
 #include "base/nearest_word.h"
 #include "process/child_process.h"
 #include "recipes/catalogue.h"
@@ -71,6 +73,18 @@ Result<void> check_rows(const checkpoint::Reader& reader, const recipes::Recipe&
   return fits;
 }
 
+// "; it was trained with --width 8": the options of the recipe in which the checkpoint differs.
+std::string other_options(const std::string& state, recipes::Recipe& recipe) {
+  const auto saved = model_state_of(state);
+  if (!saved) return "";
+  std::string words;
+  const auto now = values_of(recipe);
+  for (const auto& [name, value] : saved->options)
+    if (const auto found = now.find(name); found == now.end() || found->second != value)
+      words += fmt::format(" --{} {}", name, value);
+  return words.empty() ? "" : "; it was trained with" + words;
+}
+
 // Checks everything before a process is started. The result has no data, which only the workers
 // need.
 Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
@@ -99,8 +113,11 @@ Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
     TALLY_TRY(reader->verify());
     TALLY_TRY(check_rows(*reader, recipe, prepared));
     // Rows on servers are not in checkpoints; the trainer compares the rest.
-    if (!has_servers)
-      TALLY_TRY(check_tensors(reader->tensors(), tensors_of(recipe, *prepared.train)));
+    if (!has_servers) {
+      auto fits = check_tensors(reader->tensors(), tensors_of(recipe, *prepared.train));
+      if (!fits) fits.error().message += other_options(reader->state(), recipe);
+      TALLY_TRY(std::move(fits));
+    }
   }
   prepared.train.reset();
   prepared.test.reset();
@@ -135,6 +152,7 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
   if (prepared.resume) command.push_back(fmt::format("--resume={}", prepared.resume->step));
   launch::LaunchOptions job =
       launch::worker_job(recipe, std::move(command), options.workers, options.quiet);
+  if (!options.job.empty()) job.job = options.job;
   if (options.hosts.given()) {
     const auto placed = set_hosts(options.hosts, options.workers, job);
     if (!placed) return refuse(placed.error());
@@ -193,6 +211,9 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   });
   const auto exit_code = line.run({words.begin() + 1, words.end()});
   if (!parsed) return exit_code.value_or(kWrongUsage);
+  for (const char* const option : {"--checkpoint-every", "--keep", "--resume"})
+    if (top.given(option) && options.checkpoint.empty())
+      return refuse(invalid("{}: needs --checkpoint DIR", option));
   options.command = shell_text(words);
   const auto joins = launch::is_rank();
   if (!joins) return refuse(joins.error());

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "apps/tally/launch/launcher.h"
+#include "apps/train/option_texts.h"
+#include "group/local_access.h"
 
 namespace tally::app {
 namespace {
@@ -34,7 +36,10 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
   command.add("--optimizer", &o.optimizer,
               "sgd, momentum, nesterov, adagrad, adam, adamw, ftrl, lamb or lars, with settings as "
               "in adamw:beta2=0.95,decay=0.1");
-  command.add("--rate", &o.rate, "Learning rate", {.least = 0, .above_least = true});
+  command.add("--rate", &o.rate,
+              fmt::format("Learning rate; default: {} with {}, else that of the --optimizer",
+                          defaults.rate, optimizer_name(defaults.optimizer)),
+              {.least = 0, .above_least = true});
   const std::string warmup =
       defaults.warmup > 0 ? fmt::format(" with up to {} steps of warm-up", defaults.warmup) : "";
   command.add("--schedule", &o.schedule,
@@ -78,6 +83,14 @@ void add_workers(Command& command, TrainOptions& o) {
                  return problem_of(launch::parse_time(text));
                }});
   add_host_options(command, o.hosts);
+  command.add("--job", &o.job,
+              "Name of the job, for `tally status`; default: train-RECIPE-PID; under another "
+              "launcher the job has the launcher's name",
+              {.value = "NAME", .check = [](const std::string& name) {
+                 return group::is_job_name(name)
+                            ? ""
+                            : "need 1 to 64 letters, digits, dots, underscores and dashes";
+               }});
   command.add("--loader-threads", &o.loader_threads, "Per worker, to read samples ahead",
               {.least = 1, .most = 256});
 }
@@ -151,7 +164,6 @@ void add_train_options(Command& command, TrainOptions& options, recipes::Recipe&
   options.data = defaults.data;
   options.batch = defaults.batch;
   options.optimizer = defaults.optimizer;
-  options.rate = defaults.rate;
   options.clip_norm = defaults.clip_norm;
   options.eval_every = defaults.eval_every;
   // A repeated option replaces the earlier one, so that scripts can append options.

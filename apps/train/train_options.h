@@ -14,6 +14,7 @@ namespace tally::app {
 struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
   int max_restarts = 0;
+  std::string job;  // name of the job; empty: the launcher's
   HostOptions hosts;
   std::string data;
   ReadWords read;
@@ -21,8 +22,8 @@ struct TrainOptions {
   std::optional<std::uint64_t> epochs;
   std::uint64_t steps = 0;  // 0: no limit
   std::string optimizer;
-  double rate = 0.1;
-  std::string schedule;  // empty: the recipe's
+  std::optional<double> rate;  // empty: of the recipe, or of another optimizer
+  std::string schedule;        // empty: the recipe's
   std::string plan;
   std::string init;  // weights to start from; empty: random ones
   std::uint64_t seed = 1;

@@ -19,10 +19,12 @@
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/configuration.h"
+#include "apps/train/continuation.h"
 #include "apps/train/device.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "apps/train/use/initial_weights.h"
+#include "base/counted.h"
 #include "base/cpu.h"
 #include "base/errors.h"
 #include "process/interrupt.h"
@@ -116,6 +118,9 @@ bool conclude(const TrainOptions& options, const TrainingRecord& record, bool go
               TrainConsole& console) {
   console.say(summary_of(record));
   if (!record.final_text.empty()) console.say("\n" + record.final_text + "\n");
+  // After an interruption the launcher says what is saved.
+  if (record.outcome != to_string(StopReason::kInterrupted) && !record.last_save_failed)
+    console.say(kept_text(options.checkpoint, record.steps, record.unit == "tokens"));
   return write_results(options, record, console) && good;
 }
 
@@ -154,9 +159,10 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
                           prepared.test->size()));
-  console.say(wrapped(fmt::format("{} workers x batch {}, {} steps; {}, {}", record.workers,
-                                  options.batch, prepared.control.total_steps,
-                                  to_string(prepared.optimizer), prepared.schedule.text()),
+  console.say(wrapped(fmt::format("{} x batch {}, {}; {}, {}",
+                                  counted(static_cast<std::uint64_t>(record.workers), "worker"),
+                                  options.batch, counted(prepared.control.total_steps, "step"),
+                                  with_rate(prepared.optimizer), prepared.schedule.text()),
                       options.live_columns));
   console.say(
       wrapped("plan " + plan::short_text(prepared.plan, options.plan), options.live_columns));

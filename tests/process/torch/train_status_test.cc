@@ -1,4 +1,6 @@
 // A training that is watched with `tally status` and `tally inspect trace`.
+#include <unistd.h>
+
 #include <csignal>
 
 #include <fmt/format.h>
@@ -47,9 +49,9 @@ class TrainStatus : public testing::Test {
 TEST_F(TrainStatus, HasTheStepOfTheWholeTrainingItsFiguresAndItsPhases) {
   Child first = start({"--steps", "100"});
   ASSERT_TRUE(first.exits(0, kTrainingTime)) << first.transcript();
-  Child resumed = start({"--resume", "--steps", "1000000000"});
+  const std::string job = fmt::format("own-name-{}", ::getpid());
+  Child resumed = start({"--resume", "--steps", "1000000000", "--job", job});
   ASSERT_TRUE(resumed.line("resumed from step 100", kTrainingTime)) << resumed.transcript();
-  const std::string job = fmt::format("train-mlp-{}", resumed.pid());
   nlohmann::json rank;
   std::int64_t end = now_ms() + kTrainingTime.count();
   const nlohmann::json::json_pointer left("/figures/left_s");

@@ -1,5 +1,6 @@
 // A trained model is used: from the command line, and from Python without Tally.
 #include <filesystem>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -36,6 +37,17 @@ class TrainUse : public WithTrainings {
                            answers.substr(at, answers.find('\n', at) - at));
     return lines;
   }
+  // A limit of the file size stands for a full disk.
+  void expect_no_export_on_a_full_disk(const std::string& run) {
+    const std::string file = folder_.file("full.pt");
+    const std::string command = fmt::format("trap '' XFSZ; ulimit -f 1; exec {} export {} --to {}",
+                                            TALLY_PROGRAM, run, file);
+    Child child({.command = {"/bin/sh", "-c", command}, .variables = {}});
+    EXPECT_TRUE(child.exits(1, kTrainingTime)) << child.transcript();
+    EXPECT_THAT(child.errors(), HasSubstr("tally export: cannot write " + file + ": "));
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+      EXPECT_FALSE(entry.path().filename().string().starts_with("full.pt")) << entry.path();
+  }
   std::string runs(const std::string& name) const { return folder_.file("runs-" + name); }
 
  private:
@@ -62,6 +74,7 @@ for answer in model.predict(list(csv.DictReader(open(sys.argv[2])))):
 TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
   const auto result = result_of({"mlp", "--data", folder_.table(300), "--workers", "1", "--width",
                                  "8", "--epochs", "6", "--checkpoint", runs("t")});
+  EXPECT_THAT(output_, HasSubstr("is saved in " + runs("t") + "\n"));
   // The evaluation of the stored model is the last one of the training.
   const auto judged = nlohmann::json::parse(tally({"eval", runs("t"), "--json"}), nullptr, false);
   EXPECT_EQ(judged.value("accuracy", -1.0), result.value("accuracy", -2.0)) << judged << result;
@@ -73,6 +86,7 @@ TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
   EXPECT_THAT(lines, HasSubstr(input + ":2  under 0."));
   const std::string exported = folder_.file("model.pt");
   tally({"export", runs("t"), "--to", exported});
+  expect_no_export_on_a_full_disk(runs("t"));
   EXPECT_EQ(lines, numbered(input, python(kPredictInPython, {exported, input})));
 }
 
@@ -251,6 +265,7 @@ TEST_F(TrainUse, TrainingStartsFromExportedWeights) {
   const auto after = result_of({"mlp", "--data", table, "--workers", "2", "--width", "8", "--steps",
                                 "1", "--rate", "1e-12", "--init", weights});
   EXPECT_THAT(output_, HasSubstr("--init: 6 tensors from " + weights));
+  EXPECT_THAT(output_, HasSubstr("the model was not kept; --checkpoint DIR keeps it"));
   EXPECT_NEAR(after.value("test_loss", -1.0), before.value("loss", -2.0), 1e-6);
   Child other = folder_.train({"mlp", "--data", table, "--width", "9", "--init", weights});
   EXPECT_TRUE(other.exits(2, kTrainingTime)) << other.transcript();
@@ -370,6 +385,37 @@ TEST_F(TrainUse, RowsStartAndContinueATrainingInTheHomeThatCanHaveThem) {
   result_of(with_words({"--servers", "1", "--epochs", "4", "--checkpoint", runs("moved"), "--keep",
                         "1", "--resume"}));
   EXPECT_EQ(folders_in(runs("moved") + "/snapshots", "step-"), 1U);
+}
+
+constexpr const char* kErrorInPython = R"(
+import csv, math, sys
+prices = [float(row["price"]) for row in csv.DictReader(open(sys.argv[1]))]
+answers = [float(row["value"]) for row in csv.DictReader(open(sys.argv[2]))]
+squares = sum((a - p) ** 2 for a, p in zip(answers, prices, strict=True))
+mean = sum(prices) / len(prices)
+print(math.sqrt(squares / len(prices)), 1 - squares / sum((p - mean) ** 2 for p in prices))
+)";
+
+TEST_F(TrainUse, ARegressionIsJudgedInTheUnitOfItsTarget) {
+  std::string rows = "rooms,price\n";
+  for (int i = 0; i < 60; ++i) rows += fmt::format("{},{}\n", i % 9, 1000 + 300 * (i % 9) + i % 7);
+  const std::string table = folder_.file("prices.csv");
+  write_file(table, rows);
+  const auto result = result_of({"mlp", "--data", table, "--workers", "2", "--width", "8",
+                                 "--epochs", "5", "--checkpoint", runs("r")});
+  const auto held_out = nlohmann::json::parse(tally({"eval", runs("r"), "--json"}), nullptr, false);
+  EXPECT_NEAR(held_out.value("rmse", -1.0), result.value("rmse", -2.0), 1e-3);
+  // The oracle computes the figures from printed predictions.
+  const auto judged =
+      nlohmann::json::parse(tally({"eval", runs("r"), "--data", table, "--json"}), nullptr, false);
+  const std::string answers = folder_.file("answers.csv");
+  write_file(answers, tally({"predict", runs("r"), "--input", table, "--format", "csv"}));
+  std::istringstream expected(python(kErrorInPython, {table, answers}));
+  double rmse = 0;
+  double r2 = 0;
+  expected >> rmse >> r2;
+  EXPECT_NEAR(judged.value("rmse", -1.0), rmse, 1e-4 * rmse);
+  EXPECT_NEAR(judged.value("r2", -1.0), r2, 1e-5);
 }
 
 }  // namespace
