@@ -288,6 +288,7 @@ TEST(DataCheck, TellsWhatIsInATable) {
   Child tally = scene.tally({"check", table.string()});
   EXPECT_TRUE(tally.exits(0)) << tally.transcript();
   EXPECT_EQ(tally.output(), fmt::format("{}: csv\n"
+                                        "  columns   a number, kind 2 texts = target\n"
                                         "  all       4 samples, input float32 1, target label\n"
                                         "  classes   2\n"
                                         "  label  class         all\n"
@@ -299,8 +300,11 @@ TEST(DataCheck, TellsWhatIsInATable) {
 TEST(DataCheck, NamesTheFaultAndFails) {
   const Scene scene;
   const fs::path table = scene.write("t.csv", "a,b\n1,2\nx,3\n");
-  Child tally = scene.tally({"check", table.string()});
+  // A good dataset after it does not hide the fault.
+  const fs::path good = scene.write("good.csv", "a,b\n1,2\n2,3\n");
+  Child tally = scene.tally({"check", table.string(), good.string()});
   EXPECT_TRUE(tally.exits(1));
+  EXPECT_TRUE(tally.output().starts_with(good.string() + ": csv\n")) << tally.transcript();
   EXPECT_TRUE(tally.complains(fmt::format(
       "tally data check: {}: line 3: expected a number in column a, found 'x'\n", table.string())))
       << tally.transcript();
