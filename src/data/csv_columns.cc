@@ -95,10 +95,10 @@ Result<void> note_field(const NamedBytes& file, const FieldRole& role, CsvColumn
   }
   auto noted = note_category(file, column, field);
   if (!noted && !role.is_target)
-    noted.error().message +=
-        fmt::format("; `{}` removes a column that identifies rows, and logistic, widedeep and "
-                    "deepfm read it as keys",
-                    role.removal);
+    noted.error().message += fmt::format(
+        "; `{}` removes a column that identifies rows, and logistic, widedeep and "
+        "deepfm read it as keys",
+        role.removal);
   return noted;
 }
 
