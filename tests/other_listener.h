@@ -1,4 +1,5 @@
 #pragma once
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +19,10 @@ class OtherListener final {
   explicit OtherListener(Accepts accepts) {
     int to_child[2];
     int from_child[2];
-    if (::pipe(to_child) != 0 || ::pipe(from_child) != 0) return;
+    if (::pipe2(to_child, O_CLOEXEC) != 0 || ::pipe2(from_child, O_CLOEXEC) != 0) {
+      ADD_FAILURE() << "no pipe";
+      return;
+    }
     child_ = ::fork();
     if (child_ == 0) {
       ::close(to_child[1]);
@@ -31,6 +35,7 @@ class OtherListener final {
     EXPECT_EQ(::read(answers_, &port_, sizeof(port_)), static_cast<ssize_t>(sizeof(port_)));
   }
   ~OtherListener() {
+    if (child_ <= 0) return;
     ::close(end_);
     ::close(answers_);
     int status = 0;

@@ -17,7 +17,7 @@ at::Tensor mixed(const at::Tensor& a, const at::Tensor& b);
 // The bits of each element, shifted to the right; zeros enter.
 at::Tensor shifted_right(const at::Tensor& bits, int count);
 
-// The row of each key in a table of `rows` rows, at most 2^32: the key itself if it is below `rows`,
+// The row of each key in a table of at most 2^32 `rows`: the key itself if it is below `rows`,
 // otherwise a hash of it. Keys are not negative.
 at::Tensor rows_of(const at::Tensor& keys, std::int64_t rows);
 

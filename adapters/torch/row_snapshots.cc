@@ -73,7 +73,7 @@ fs::path row_snapshot_of(const checkpoint::Reader& reader) {
   const fs::path beside =
       absolute_of(reader.path()).parent_path() / named.parent_path().filename() / named.filename();
   std::error_code ignored;
-  return fs::exists(beside / server::kSnapshotManifest, ignored) ? beside : absolute_of(named);
+  return fs::exists(beside / server::kSnapshotManifest, ignored) ? beside : named;
 }
 
 RowSnapshotRetention::RowSnapshotRetention(fs::path checkpoints, const fs::path& snapshots)

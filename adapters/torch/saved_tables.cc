@@ -10,6 +10,7 @@
 
 #include "adapters/torch/row_snapshots.h"
 #include "adapters/torch/server_embeddings.h"
+#include "base/check.h"
 #include "base/errors.h"
 
 namespace tally::adapter {
@@ -35,8 +36,10 @@ std::string tensor_name(const std::string& module, const char* tensor) {
 
 Result<SavedTables> SavedTables::open(const checkpoint::Reader& reader) {
   SavedTables tables(reader);
-  TALLY_TRY(row_snapshot_in(reader.state()).empty() ? tables.find_tensors()
-                                                    : tables.open_snapshot());
+  if (row_snapshot_in(reader.state()).empty())
+    tables.find_tensors();
+  else
+    TALLY_TRY(tables.open_snapshot());
   return tables;
 }
 
@@ -69,8 +72,9 @@ Error SavedTables::with_remedy(Error error) const {
   return error;
 }
 
-Result<void> SavedTables::find_tensors() {
+void SavedTables::find_tensors() {
   constexpr std::string_view kKeys = "keys";
+  constexpr std::int64_t kMaxRowValues = 65536;  // as SparseEmbeddingOptions::dimension
   for (const TensorInfo& keys : reader_->tensors()) {
     if (!keys.name.ends_with(kKeys)) continue;
     std::string module = keys.name.substr(0, keys.name.size() - kKeys.size());
@@ -78,15 +82,13 @@ Result<void> SavedTables::find_tensors() {
     if (!module.empty()) module.pop_back();
     const TensorInfo* const rows = tensor_in(*reader_, tensor_name(module, "weight"));
     if (rows == nullptr || keys.type != DataType::kInt64 || keys.shape.size() != 1) continue;
+    // Other modules may have tensors of these names.
     if (rows->type != DataType::kFloat32 || rows->shape.size() != 2 ||
-        rows->shape[0] != keys.shape[0] || rows->shape[1] < 1)
-      return corrupt("{}: {} has {} keys, and {} is {} [{}]: expected float32 [{}, dimension]",
-                     reader_->path().string(), keys.name, keys.shape[0], rows->name,
-                     to_string(rows->type), fmt::join(rows->shape, ", "), keys.shape[0]);
+        rows->shape[0] != keys.shape[0] || rows->shape[1] < 1 || rows->shape[1] > kMaxRowValues)
+      continue;
     tables_.push_back(
         {.name = std::move(module), .dimension = static_cast<std::uint32_t>(rows->shape[1])});
   }
-  return {};
 }
 
 const SavedTables::Table* SavedTables::find(const std::string& name) const {
@@ -96,6 +98,7 @@ const SavedTables::Table* SavedTables::find(const std::string& name) const {
 }
 
 Result<void> SavedTables::visit(const std::string& name, const server::RowSink& each) const {
+  TALLY_CHECK(find(name) != nullptr);
   if (!snapshot_) return visit_tensors(*find(name), each);
   auto visited = snapshot_->visit_rows(table_of_embedding(name), each);
   if (!visited && visited.error().code == ErrorCode::kCorrupt) return with_remedy(visited.error());
@@ -130,6 +133,7 @@ Result<void> SavedTables::visit_tensors(const Table& table, const server::RowSin
 }
 
 Result<std::unique_ptr<server::SavedRows>> SavedTables::load(const std::string& name) const {
+  TALLY_CHECK(snapshot_);
   auto loaded = server::SavedRows::read(*snapshot_, table_of_embedding(name));
   if (!loaded && loaded.error().code == ErrorCode::kCorrupt) return with_remedy(loaded.error());
   return loaded;

@@ -14,7 +14,7 @@ namespace tally::adapter {
 
 // Sparse tables of a trained model that are stored by key: in the snapshot that a checkpoint of
 // home=server names, or in a safetensors file as NAME.keys, int64 [rows], and NAME.weight, float32
-// [rows, dimension]. Errors name the file and the remedy. Threads: safe.
+// [rows, dimension]. Errors name the file and the remedy. Threads: calls must not overlap.
 class SavedTables final {
  public:
   struct Table {
@@ -38,7 +38,7 @@ class SavedTables final {
  private:
   explicit SavedTables(const checkpoint::Reader& reader) : reader_(&reader) {}
   Result<void> open_snapshot();
-  Result<void> find_tensors();
+  void find_tensors();
   Result<void> visit_tensors(const Table& table, const server::RowSink& each) const;
   Error with_remedy(Error error) const;
 

@@ -328,6 +328,7 @@ StepOutcome Trainer::Impl::step(std::uint64_t samples,
   if (pending_.calls == 0) takes_part_ = model_->begin();
   try {
     if (samples > 0 && takes_part_) compute(samples, mean_loss, is_last);
+    check_memory();
   } catch (...) {
     is_broken_ = model_->is_announced();
     throw;

@@ -116,7 +116,6 @@ TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
 INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(server_cases()),
                          [](const auto& each) { return each.param.name; });
 
-// With a fixed order of additions the bits are equal.
 TEST(TrainerServer, ServersOfTheLauncherAreUsedUnlessTheOptionsNameOthers) {
   const auto variable = [](const char* name) -> const char* {
     return std::string_view(name) == "TALLY_DIRECTORY" ? "127.0.0.1:29500" : nullptr;
@@ -127,6 +126,7 @@ TEST(TrainerServer, ServersOfTheLauncherAreUsedUnlessTheOptionsNameOthers) {
   EXPECT_EQ(with_launcher({}, [](const char*) -> const char* { return nullptr; }).directory, "");
 }
 
+// With a fixed order of additions the bits are equal.
 TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {
   for (const TrainerServerCase& each : server_cases()) {
     const auto bsp = train_on_servers({.plan = "home=server", .optimizer = each.spec, .ranks = 1});

@@ -231,10 +231,10 @@ class Client final {
 
   // Sparse tables: keys in any order, and their rows. The keys of a push are distinct: add the rows
   // of a repeated key first. Each request is sent to all parts, so that rounds complete; a worker
-  // without gradients pushes no keys. Both make missing rows. A
-  // part that has no memory for its rows changes nothing and returns kExhausted; other parts may
-  // have applied their share of the push, and the message has their number. A pull changes no
-  // values: after a pull of all its keys a push needs no memory.
+  // without gradients pushes no keys. Both make missing rows. A part that has no memory for its
+  // rows changes nothing and returns kExhausted; other parts may have applied their share of the
+  // push, and the message has their number. A pull changes no values: after a pull of all its keys
+  // a push needs no memory.
   Ticket push(TableId table, const PushOptions& options, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
   Ticket pull(TableId table, const PullOptions& options, std::span<const std::uint64_t> keys,

@@ -68,7 +68,7 @@ struct RecorderSnapshot {
 class Recorder {
  public:
   static constexpr std::size_t kCapacity = 256;
-  static constexpr std::size_t kTextLines = 32;  // a person reads them, of every rank
+  static constexpr std::size_t kTextLines = 32;  // of every rank, for a person to read
 
   Recorder(std::string name, Rank rank, int ranks);
 
@@ -79,8 +79,8 @@ class Recorder {
   // Sets the ranks that the operation waits for; kept until the next begin().
   void awaiting(std::span<const Rank> ranks);
 
-  // One line for each of the last operations, oldest first; the last line lists the ranks that have arrived and those
-  // that have not.
+  // One line for each of the last kTextLines operations, oldest first; the last line lists the
+  // ranks that have arrived and those that have not.
   std::string text(TimePoint now) const;
   // The operations as values.
   RecorderSnapshot snapshot() const;

@@ -86,8 +86,8 @@ class Dumper {
   std::jthread thread_;
 };
 
-// Never destroyed: a program may call exit() while objects live, and a destructor would wait for the
-// thread for ever.
+// Never destroyed: a program may call exit() while objects live, and a destructor would wait for
+// the thread for ever.
 Dumper& dumper() {
   static Dumper& instance = *new Dumper;
   return instance;

@@ -31,8 +31,8 @@ Retention decide_retention(const std::vector<std::uint64_t>& steps, std::uint64_
 // Renames the written checkpoint to its final name and replaces an older one of the same step. The
 // change is on disk when this returns.
 Result<void> publish(const std::filesystem::path& folder, std::uint64_t step);
-// Carries out the decision. Checkpoints that are set aside are renamed to old-step-..., and none of
-// these is removed or replaced.
+// Carries out the decision. Checkpoints that are set aside are renamed to old-step-...; existing
+// ones of such names are kept.
 Result<void> retain(const std::filesystem::path& folder, const Retention& retention);
 // Removes the temporary folders of writers that were killed.
 Result<void> remove_leftovers(const std::filesystem::path& folder);

@@ -156,6 +156,9 @@ Result<FolderLock> take_folder(const WriterOptions& options) {
   std::filesystem::create_directories(options.folder, error);
   if (error) return system_error(options.folder, "cannot be made", error.value());
   TALLY_TRY(FolderLock lock, FolderLock::take(options.folder));
+  // The name says that no later checkpoint of another run is left.
+  if (!options.run.empty() && !options.begin_step)
+    return invalid("WriterOptions::run needs begin_step");
   if (options.begin_step) {
     Retention abandoned;
     for (const std::uint64_t step : list_steps(options.folder))

@@ -87,7 +87,8 @@ TEST_P(Saving, AWriterLeavesTheNameOfItsRun) {
   EXPECT_EQ(last_run(folder_.path()), "");
   for (const char* const run : {"first", "second", "second"}) {
     run_ranks(Network::kInProcess, GetParam(), [&](Job& job) {
-      const auto writer = Writer::make(job.world(), {.folder = folder_.path(), .run = run});
+      const auto writer =
+          Writer::make(job.world(), {.folder = folder_.path(), .begin_step = 0, .run = run});
       EXPECT_TRUE(writer.has_value()) << to_string(writer.error());
     });
     EXPECT_EQ(last_run(folder_.path()), run);

@@ -86,11 +86,11 @@ Report WatchedRank::report() const {
     if (!failure || failure->code == ErrorCode::kClosed) return;
     // A rank that has lost a peer has failed once an operation needs the peer: with parameter
     // servers none does, and the rank goes on.
-    const bool is_felt = std::any_of(snapshot.operations.begin(), snapshot.operations.end(),
-                                     [](const OperationRecord& record) {
-                                       return record.stage != OperationRecord::Stage::kDone;
-                                     });
-    if (is_felt || failure->code != ErrorCode::kPeerLost) report.failure = failure;
+    const bool is_needed = std::any_of(snapshot.operations.begin(), snapshot.operations.end(),
+                                       [](const OperationRecord& record) {
+                                         return record.stage != OperationRecord::Stage::kDone;
+                                       });
+    if (is_needed || failure->code != ErrorCode::kPeerLost) report.failure = failure;
   });
   // Other ranks most likely wait in the world or in the latest communicator.
   if (report.positions.size() > group::kMaxPositions)

@@ -313,9 +313,11 @@ void CoordinatorService::tick(TimePoint now) {
   for (const auto& session : sessions_)
     if (session->is_rank_of(generation()) && session->process.ended())
       tell(roster_->process_ended(session->rank, "ended", now));
-  for (const auto& [rank, process] : returning_)
-    if (process.ended()) tell(roster_->process_ended(rank, "ended", now));
-  std::erase_if(returning_, [](const auto& returning) { return returning.second.ended(); });
+  std::erase_if(returning_, [&](const auto& returning) {
+    if (!returning.second.ended()) return false;
+    tell(roster_->process_ended(returning.first, "ended", now));
+    return true;
+  });
   tell(roster_->tick(now));
   look_for_stalls(now);
   if (const auto sentence = refusals_.tick(now))

@@ -54,6 +54,7 @@ struct SocketOwner {
   uid_t user = 0;
   bool open = false;     // a process has it; the kernel may show user 0 for other sockets
   bool awaited = false;  // not open: its listener has not accepted it yet
+  bool listens = false;
 };
 
 // The owner of the TCP socket of this network namespace that is at `local` and connected with
@@ -88,13 +89,31 @@ std::optional<SocketOwner> socket_owner(const Side& local, const Side& remote) {
   std::memcpy(&found, answer.data() + kBodyAt, sizeof(found));
   const bool open = found.idiag_inode != 0;
   const bool connected = found.idiag_state == TCP_ESTABLISHED || found.idiag_state == TCP_SYN_RECV;
-  return SocketOwner{.user = found.idiag_uid, .open = open, .awaited = connected && !open};
+  return SocketOwner{.user = found.idiag_uid,
+                     .open = open,
+                     .awaited = connected && !open,
+                     .listens = found.idiag_state == TCP_LISTEN};
+}
+
+// Connections inside a machine have loopback addresses, or the same address on both sides.
+bool is_on_this_machine(const Side& peer, const Side& own) {
+  if (peer.storage.ss_family == AF_INET) {
+    const in_addr_t address = reinterpret_cast<const sockaddr_in&>(peer.storage).sin_addr.s_addr;
+    return (ntohl(address) >> 24) == 127 ||
+           address == reinterpret_cast<const sockaddr_in&>(own.storage).sin_addr.s_addr;
+  }
+  const in6_addr& address = reinterpret_cast<const sockaddr_in6&>(peer.storage).sin6_addr;
+  const in6_addr& own_address = reinterpret_cast<const sockaddr_in6&>(own.storage).sin6_addr;
+  return IN6_IS_ADDR_LOOPBACK(&address) ||
+         std::memcmp(&address, &own_address, sizeof(address)) == 0;
 }
 
 // The other end of the connection `own` to `peer`. A connection that waits to be accepted belongs
 // to no process yet; only the owner of its listener can accept it.
 std::optional<SocketOwner> owner_of_peer(const Side& peer, const Side& own) {
   const auto owner = socket_owner(peer, own);
+  // A listener on all addresses matches every address, also one of another host.
+  if (owner && owner->listens && !is_on_this_machine(peer, own)) return std::nullopt;
   if (!owner || !owner->awaited) return owner;
   Side anyone;
   anyone.storage.ss_family = peer.storage.ss_family;

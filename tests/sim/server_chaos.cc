@@ -335,7 +335,8 @@ TEST(SimServerFailover, LossOfAllCopiesIsToldWithWhatWasLost) {
   for (const auto& result : cluster.run([&](ServedWorker& me) { return load.run(me); })) {
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, ErrorCode::kPeerLost);
-    EXPECT_NE(result.error().message.find("servers 1, 2 are gone and had the only"), std::string::npos)
+    EXPECT_NE(result.error().message.find("servers 1, 2 are gone and had the only"),
+              std::string::npos)
         << to_string(result.error());
   }
   EXPECT_LT(cluster.ended(), 2s);

@@ -123,13 +123,12 @@ bool DirectoryNode::is_copied(NodeId server) const {
   if (view_.number == 0 || !has_server(view_, server)) return false;
   for (const std::vector<NodeId>& chain : view_.chains) {
     if (!contains(chain, server)) continue;
-    // It is the primary of the slot, or becomes it.
-    const auto next = std::find_if(chain.begin(), chain.end(),
-                                   [server](NodeId other) { return other != server; });
-    if (next == chain.end()) return false;
-    const Member& other = members_.at(*next);
-    if (other.complete_view != view_.number || now_ - other.heard > limits_.shortest())
-      return false;
+    // The first that is heard of is the primary of the slot, or becomes it when the silent ones
+    // before it are given up as well.
+    const auto next = std::find_if(chain.begin(), chain.end(), [&](NodeId other) {
+      return other != server && now_ - members_.at(other).heard <= limits_.shortest();
+    });
+    if (next == chain.end() || members_.at(*next).complete_view != view_.number) return false;
   }
   return true;
 }
@@ -265,9 +264,10 @@ Result<std::unique_ptr<Directory>> Directory::start(const DirectoryOptions& opti
                                                     EventSink on_event) {
   if (options.servers < 1 || options.servers > 4096 || options.replicas < 0 ||
       options.silence_limit < std::chrono::milliseconds::zero() ||
-      options.failover_limit <= std::chrono::milliseconds::zero())
+      options.failover_limit < std::chrono::seconds(1))
     return invalid(
-        "a directory has 1 to 4096 servers, limits that are not negative, and a failover limit");
+        "a directory has 1 to 4096 servers, limits that are not negative, and a failover limit of "
+        "at least 1 s");
   TALLY_TRY(const net::Address listen, group::address_from(options.listen));
   TALLY_TRY(auto transport,
             SocketTransport::make(

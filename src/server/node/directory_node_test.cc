@@ -139,6 +139,13 @@ TEST(DirectoryNode, GivesUpASilentServerWithCopies) {
   EXPECT_TRUE(cluster.servers[1]->expelled());
 }
 
+TEST(DirectoryNode, GivesUpTwoSilentServersIfTheThirdHasCopies) {
+  Cluster cluster({.servers = 3, .workers = 1, .replicas = 3, .is_local = true});
+  cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});
+  let_others_be_silent(cluster, 3);
+  EXPECT_THAT(cluster.directory->view().chains, testing::Each(std::vector<NodeId>{3}));
+}
+
 TEST(DirectoryNode, WaitsForASilentServerWithoutCopies) {
   Cluster cluster({.servers = 2, .workers = 1, .replicas = 1, .is_local = true});
   cluster.define({.name = "weights", .count = 1, .plan = "update=asp"});

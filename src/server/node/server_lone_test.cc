@@ -31,8 +31,8 @@ TEST(LoneServer, APushThatFoundItsPartInUseIsLeftForSettle) {
   const NewestSnapshot snapshot;
   std::atomic<std::int64_t> fill_bytes{0};
   DeferredParts deferred_parts;
-  std::atomic<std::uint64_t> spoilt_parts{0};
-  TablePart part(*facts, 0, {server, budget, snapshot, fill_bytes, deferred_parts, spoilt_parts});
+  std::atomic<std::uint64_t> failed_records{0};
+  TablePart part(*facts, 0, {server, budget, snapshot, fill_bytes, deferred_parts, failed_records});
   ASSERT_TRUE(part.make_present().has_value());
   part.install({.view = 1, .role = ChainPosition::Role::kPrimary}, server.view.workers);
   const std::vector<std::byte> payload = bytes_of(std::vector<float>(65536, 1));

@@ -38,7 +38,7 @@ ServerNode::ServerNode(NodeTransport& transport, const ServerNodeOptions& option
                .snapshot = newest_snapshot_,
                .fill_bytes = fill_bytes_,
                .deferred_parts = deferred_parts_,
-               .spoilt_parts = spoilt_parts_} {}
+               .failed_records = failed_records_} {}
 
 void ServerNode::join() {
   transport_.send(kDirectoryId, {.kind = MessageKind::kJoin},
@@ -121,24 +121,36 @@ void ServerNode::send_heartbeat() {
 }
 
 // A server that has all parts keeps them while the view lasts and no record fails, so it looks at
-// its parts once.
+// its parts once. A heartbeat must not wait for a table that is being made: the next one looks
+// again.
 std::uint32_t ServerNode::complete_view() {
-  const std::uint64_t spoilt = spoilt_parts_.load();
+  const std::uint64_t failed = failed_records_.load();
   const std::uint32_t known = complete_view_.load();
-  if (known == view_number_.load() && complete_at_.load() == spoilt) return known;
-  const MutexLock lock(structure_);
-  if (expelled()) return 0;
+  if (known == view_number_.load() && failed_when_complete_.load() == failed) return known;
+  if (!structure_.try_lock()) return 0;
+  const std::uint32_t view = view_.number;
+  const std::optional<std::vector<const TablePart*>> parts = settled_parts();
+  structure_.unlock();
+  if (!parts) return 0;
+  for (const TablePart* const part : *parts)
+    if (!part->is_present()) return 0;
+  failed_when_complete_.store(failed);
+  complete_view_.store(view);
+  return view;
+}
+
+std::optional<std::vector<const TablePart*>> ServerNode::settled_parts() const {
+  if (expelled()) return std::nullopt;
   const auto serves = [this](std::uint32_t slot) TALLY_REQUIRES(structure_) {
     return slots_[slot].position.role != ChainPosition::Role::kNone;
   };
   for (std::uint32_t slot = 0; slot < slots_.size(); ++slot)
-    if (serves(slot) && !slots_[slot].is_settled) return 0;
+    if (serves(slot) && !slots_[slot].is_settled) return std::nullopt;
+  std::vector<const TablePart*> served;
   for (const auto& table : tables_.all())
     for (const auto& part : table->parts())
-      if (serves(part->slot()) && !part->is_present()) return 0;
-  complete_at_.store(spoilt);
-  complete_view_.store(view_.number);
-  return view_.number;
+      if (serves(part->slot())) served.push_back(part.get());
+  return served;
 }
 
 void ServerNode::take_heartbeat(const Message& message) {
@@ -192,7 +204,10 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options, Even
       SocketTransport::make(
           {.role = Role::kServer, .listen = listen, .secret = options.secret, .threads = threads},
           on_event));
-  auto impl = std::make_unique<Impl>(std::move(transport), options, on_event);
+  // Workers send the path of a snapshot back, and may run in other folders.
+  ServerOptions absolute = options;
+  if (!options.snapshots.empty()) absolute.snapshots = std::filesystem::absolute(options.snapshots);
+  auto impl = std::make_unique<Impl>(std::move(transport), absolute, on_event);
   TALLY_TRY(impl->transport->join(directory, Deadline::after(options.join_timeout)));
   impl->node.join();
   return std::unique_ptr<Server>(new Server(std::move(impl)));

@@ -62,6 +62,8 @@ class ServerNode final : public Node {
   void send_heartbeat();
   // The view in which this server has all parts of its slots; 0: it lacks some in its view.
   std::uint32_t complete_view();
+  // The parts of its slots; none while a slot has not settled.
+  std::optional<std::vector<const TablePart*>> settled_parts() const TALLY_REQUIRES(structure_);
   void take_heartbeat(const Message& message);
 
   // server_requests.cc
@@ -123,7 +125,7 @@ class ServerNode final : public Node {
   NewestSnapshot newest_snapshot_;
   std::atomic<std::int64_t> fill_bytes_{0};
   DeferredParts deferred_parts_;
-  std::atomic<std::uint64_t> spoilt_parts_{0};
+  std::atomic<std::uint64_t> failed_records_{0};
   const PartContext context_;
 
   std::atomic<NodeId> id_{kNoNode};
@@ -132,9 +134,9 @@ class ServerNode final : public Node {
   std::atomic<bool> has_joined_{false};
   std::atomic<std::uint32_t> view_number_{0};
   std::atomic<std::uint32_t> admitted_view_{0};  // messages of newer views wait
-  // The newest view in which it had all parts, and the value of spoilt_parts_ then.
+  // The newest view in which it had all parts, and the value of failed_records_ then.
   std::atomic<std::uint32_t> complete_view_{0};
-  std::atomic<std::uint64_t> complete_at_{0};
+  std::atomic<std::uint64_t> failed_when_complete_{0};
   std::atomic<std::int64_t> next_heartbeat_{0};  // nanoseconds of the transport's clock
   std::atomic<std::int64_t> last_seen_{0};       // likewise: when it ran last
   std::atomic<std::int64_t> lease_{0};  // nanoseconds that it may be stopped; 0: not known yet

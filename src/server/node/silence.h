@@ -8,8 +8,8 @@ namespace tally::server {
 // How long the directory waits for a member from which it hears nothing.
 struct SilenceLimits {
   Duration silence{};
-  // Members whose processes are known to live are waited for longer: the others without limit, and
-  // a server with copies for `failover`.
+  // The directory waits for a member whose process lives: for a server with copies up to
+  // `failover`, for all others without limit.
   bool waits_for_living = false;
   Duration failover{};
 
@@ -25,16 +25,17 @@ struct SilentMember {
   bool is_copied = false;
 };
 
-enum class SilenceVerdict { kHeard, kWait, kGiveUp };
+// kFine: it is not silent for long. kWait: it is, and the job waits for it.
+enum class SilenceVerdict { kFine, kWait, kGiveUp };
 
-// The rule for silent members. A worker or a server without copies takes what it has with it, so
-// nothing but the end of its process is reason enough to give it up where that end can be seen.
+// The rule for silent members. Giving up a worker, or a server without copies, loses its data: the
+// directory does so only when the process has ended, if it can see that.
 inline SilenceVerdict judge(const SilentMember& member, const SilenceLimits& limits) {
   const bool is_late = member.silence > limits.silence;
   if (!limits.waits_for_living || !member.lives)
-    return is_late ? SilenceVerdict::kGiveUp : SilenceVerdict::kHeard;
+    return is_late ? SilenceVerdict::kGiveUp : SilenceVerdict::kFine;
   if (member.is_copied && member.silence > limits.failover) return SilenceVerdict::kGiveUp;
-  return is_late ? SilenceVerdict::kWait : SilenceVerdict::kHeard;
+  return is_late ? SilenceVerdict::kWait : SilenceVerdict::kFine;
 }
 
 }  // namespace tally::server

@@ -50,7 +50,7 @@ struct PartContext {
   const NewestSnapshot& snapshot;
   std::atomic<std::int64_t>& fill_bytes;  // under way to servers that are being filled
   DeferredParts& deferred_parts;
-  std::atomic<std::uint64_t>& spoilt_parts;  // copies that a record has left unusable, so far
+  std::atomic<std::uint64_t>& failed_records;  // that left a copy unusable, so far
 };
 
 // The place of a server in the replication chain of a slot.

@@ -182,7 +182,7 @@ void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece
   if (auto taken = take_pieces(last_piece, has_piece); !taken) {
     // The values are half changed: they are of no use.
     presence_ = Presence::kAbsent;
-    context_.spoilt_parts.fetch_add(1);
+    context_.failed_records.fetch_add(1);
     const std::uint64_t number = incoming_->number;
     incoming_.reset();
     return refuse_record(number, taken.error());

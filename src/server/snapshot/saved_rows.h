@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_limit.h"
 #include "server/snapshot/snapshot.h"
 #include "server/storage/memory.h"
 #include "server/storage/row_table.h"
@@ -32,7 +33,7 @@ class SavedRows final {
   Result<void> add(std::span<const std::uint64_t> keys, std::span<const float> rows);
 
   const RowShape shape_;
-  MemoryBudget budget_{0};
+  MemoryBudget budget_{usable_memory_bytes()};
   RowTable table_;
 };
 

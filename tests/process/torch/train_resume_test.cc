@@ -135,7 +135,7 @@ TEST_F(TrainResume, ARestartGoesOnFromTheNewestCheckpointWithTheSameBits) {
   EXPECT_TRUE(contents_of(step("restarted", later) + "/model.safetensors") == expected);
 }
 
-// The first start fails before any rank has come to the folder, which has a checkpoint of an earlier
+// The first start fails before a rank has come to the folder, which has a checkpoint of an earlier
 // run.
 TEST_F(TrainResume, ARestartBeforeTheFirstSaveBeginsAgain) {
   fs::create_directories(step("saved", 900));

@@ -301,7 +301,8 @@ class Trainer {
   void assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
                    std::span<const float> rows);
 
-  // The complete state for Writer::save(), from which a restored trainer continues bit for bit.
+  // The complete state for Writer::save(), from which a restored trainer continues bit for bit,
+  // except with Buffers::kLeave. All ranks call it; it calls synchronise_buffers().
   // Points into the trainer's memory: valid until the next call. `state` is a JSON object with the
   // member "trainer".
   checkpoint::Content checkpoint();
