@@ -1,5 +1,7 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -112,12 +114,18 @@ TEST_P(TrainerCodecOf, SixAndSixStepsHaveTheBitsOfTwelve) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TrainerCodecOf,
-                         testing::Values("int8", "topk:0.05", "dgc:0.05", "onebit-adam:3",
-                                         "powersgd:2"),
+                         testing::Values("fp16", "bf16", "int8", "fp8", "fp8:e5m2", "qsgd:4",
+                                         "ternary", "natural", "onebit", "onebit:column", "sign",
+                                         "sign:vote", "onebit-adam:3", "topk:0.05",
+                                         "topk:0.05,exact", "randk:0.05", "dgc:0.05",
+                                         "threshold:0.0001", "powersgd:2", "qsgd:4+rans",
+                                         "int8+huffman", "topk:0.05+zstd"),
                          [](const auto& each) {
                            std::string name = each.param;
-                           name = name.substr(0, name.find(':'));
-                           std::replace(name.begin(), name.end(), '-', '_');
+                           const auto is_other = [](char letter) {
+                             return std::isalnum(static_cast<unsigned char>(letter)) == 0;
+                           };
+                           std::replace_if(name.begin(), name.end(), is_other, '_');
                            return name;
                          });
 

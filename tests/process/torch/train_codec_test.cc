@@ -1,5 +1,5 @@
-// `tally train lenet --plan "codec=..."` with every codec: it trains, and a resumed training ends
-// with the same bits. The cases cover 1 to 4 workers on both homes.
+// `tally train lenet --plan "codec=..."` with codecs of every family: it trains, and a resumed
+// training ends with the same bits. The cases cover 1 to 4 workers on both homes.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -27,32 +27,16 @@ struct Case {
   friend void PrintTo(const Case& each, std::ostream* out) { *out << each.codec; }
 };
 
-// Settings that reach the end of warm-ups in a few steps.
+// One of each family, with settings that reach the end of warm-ups in a few steps. torch_test
+// resumes with every codec, inside one process.
 const std::vector<Case> kCases = {
     {"None", "none", 3, 2, false},
-    {"Fp16", "fp16", 1, 4, false},
-    {"Bf16", "bf16", 2, 3, false},
-    {"Int8", "int8", 3, 2, true},
-    {"Fp8", "fp8", 4, 1, true},
-    {"Fp8E5m2", "fp8:e5m2", 2, 1, true},
-    {"Qsgd", "qsgd:4", 1, 2, false},
-    {"Ternary", "ternary", 2, 4, false},
-    {"Natural", "natural", 3, 1, false},
-    {"Onebit", "onebit", 4, 3, true},
-    {"OnebitColumn", "onebit:column", 2, 2, true},
-    {"Sign", "sign", 2, 4, true},
-    {"SignVote", "sign:vote", 3, 3, true},
+    {"Int8", "int8", 3, 1, true},
     {"OnebitAdam", "onebit-adam:2", 4, 2, true},
-    {"Topk", "topk:0.05", 2, 3, true},
-    {"TopkExact", "topk:0.05,exact", 4, 1, true},
-    {"Randk", "randk:0.05", 3, 4, true},
-    {"Dgc", "dgc:0.02,warmup=4", 2, 3, true},
-    {"Threshold", "threshold:0.0001", 1, 2, true},
-    {"Powersgd", "powersgd:2", 3, 4, true},
-    {"Auto", "auto", 2, 3, false},
-    {"Rans", "qsgd:4+rans", 2, 2, false},
-    {"Huffman", "int8+huffman", 3, 1, true},
+    {"Dgc", "dgc:0.02,warmup=4", 2, 4, true},
     {"Zstd", "topk:0.05+zstd", 1, 3, true},
+    {"Powersgd", "powersgd:2", 2, 3, true},
+    {"Auto", "auto", 2, 3, false},
 };
 
 class TrainCodec : public testing::TestWithParam<Case> {
