@@ -79,6 +79,8 @@ TEST(Shrinking, GradientIsThatOfAPenaltyOnTheRowsUsed) {
 TEST(Crosses, AreThoseOfTheFieldsThatThereAre) {
   EXPECT_EQ(crosses_for({"sex", "x", "marital-status", "education"}), (std::vector<Cross>{{0, 2}}));
   EXPECT_EQ(crosses_for({"user", "movie", "Drama", "War"}), (std::vector<Cross>{{0, 2}, {0, 3}}));
+  EXPECT_EQ(crosses_for({"user", "user value", "movie", "price", "price value"}),
+            (std::vector<Cross>{{0, 3}}));
   EXPECT_TRUE(crosses_for({"user", "something"}).empty());
   EXPECT_TRUE(crosses_for({}).empty());
 }

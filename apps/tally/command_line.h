@@ -25,7 +25,7 @@ inline constexpr int kWrongUsage = 2;  // exit code
 using OptionValue =
     std::variant<bool*, int*, std::int64_t*, std::uint16_t*, std::uint32_t*, std::uint64_t*,
                  double*, std::string*, std::optional<std::uint64_t>*, std::optional<double>*,
-                 std::vector<int>*, std::vector<std::string>*>;
+                 std::optional<std::string>*, std::vector<int>*, std::vector<std::string>*>;
 
 // Returns why a text is refused; empty: it is accepted.
 using TextCheck = std::function<std::string(const std::string& text)>;

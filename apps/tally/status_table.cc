@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/tally/command_line.h"
+#include "apps/train/report_parts.h"
 #include "base/counted.h"
 
 namespace tally::app {
@@ -39,10 +40,7 @@ constexpr std::string_view kSecondsSuffix = "_s";
 
 std::string figure_text(const Figure& figure) {
   const bool is_time = figure.name.ends_with(kSecondsSuffix);
-  // Four digits, but all of a large whole part: 12346 and not 1.235e+04.
-  const bool large = figure.value >= 9999.5 && figure.value < 1e9;
-  if (!is_time)
-    return large ? fmt::format("{:.0f}", figure.value) : fmt::format("{:.4g}", figure.value);
+  if (!is_time) return number_text(figure.value);
   constexpr double kMostSeconds = 1e9;
   if (!(figure.value >= 0 && figure.value < kMostSeconds)) return "-";
   const std::chrono::duration<double> time(figure.value);

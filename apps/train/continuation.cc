@@ -26,15 +26,16 @@ std::string continuation_of(const EarlyEnd& end) {
   for (const std::string& word : end.words)
     if (!word.starts_with("--resume")) command += fmt::format(" {}", launch::quoted(word));
   return fmt::format("step {} is saved in {}; {}this continues from there:\n  {} --resume",
-                     *end.saved, end.folder, end.interrupted ? "" : "once the cause is mended, ",
+                     *end.saved, end.folder, end.interrupted ? "" : "once the cause is fixed, ",
                      command);
 }
 
-std::string kept_text(const std::string& folder, std::uint64_t step, bool writes_texts) {
+std::string kept_text(const std::string& folder, std::uint64_t step, TrainedOn data) {
   if (!folder.empty()) return fmt::format("step {} is saved in {}", step, folder);
-  return fmt::format(
-      "the model was not kept; --checkpoint DIR keeps it for `tally {}` and `tally export`",
-      writes_texts ? "generate" : "predict");
+  std::string commands = "`tally predict` and `tally export`";
+  if (data == TrainedOn::kTexts) commands = "`tally generate` and `tally export`";
+  if (data == TrainedOn::kMadeData) commands = "`tally eval`";
+  return fmt::format("the model was not kept; --checkpoint DIR keeps it for {}", commands);
 }
 
 }  // namespace tally::app

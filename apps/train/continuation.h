@@ -28,8 +28,15 @@ struct EarlyEnd {
 // after a failure that left nothing.
 std::string continuation_of(const EarlyEnd& end);
 
+// The data decide which commands use the model.
+enum class TrainedOn : std::uint8_t {
+  kSamples,
+  kTexts,
+  kMadeData,  // of no file: nothing can be prepared like them
+};
+
 // Returns where the model of a training is that ended by itself, for the user: the last step, which
-// was saved in `folder`, or how to keep the model. `writes_texts`: `tally generate` uses it.
-std::string kept_text(const std::string& folder, std::uint64_t step, bool writes_texts);
+// was saved in `folder`, or how to keep the model for the commands that use it.
+std::string kept_text(const std::string& folder, std::uint64_t step, TrainedOn data);
 
 }  // namespace tally::app

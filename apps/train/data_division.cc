@@ -21,22 +21,22 @@ namespace tally::app {
 namespace {
 
 // Values of a worker in the sum of all workers.
-enum Field : std::size_t { kPresent, kPlace, kSamples, kFields };
+enum Field : std::size_t { kPresent, kPosition, kSamples, kFields };
 
 // Samples from the beginning of the first epoch on.
 std::uint64_t linear(const data::Position& position, std::uint64_t size) {
   return position.epoch * size + position.samples;
 }
 
-data::Position position_at(std::uint64_t place, std::uint64_t size) {
-  return {.epoch = place / size, .samples = place % size};
+data::Position position_at(std::uint64_t offset, std::uint64_t size) {
+  return {.epoch = offset / size, .samples = offset % size};
 }
 
 }  // namespace
 
 data::Position common_position(const std::vector<data::Position>& positions, std::uint64_t size) {
   TALLY_CHECK(!positions.empty());
-  // The mean of differences to the first, so that no sum overflows.
+  // The mean of the differences to the least position, so that no sum overflows.
   const std::uint64_t least = linear(*std::min_element(positions.begin(), positions.end()), size);
   std::uint64_t more = 0;
   for (const data::Position& position : positions) more += linear(position, size) - least;
@@ -86,7 +86,7 @@ std::vector<double> DataDivision::report(const data::Position& position,
   std::vector<double> values(report_size(options_.workers), 0.0);
   double* const own = &values[kFields * static_cast<std::size_t>(options_.rank)];
   own[kPresent] = 1;
-  own[kPlace] = static_cast<double>(linear(position, options_.size));
+  own[kPosition] = static_cast<double>(linear(position, options_.size));
   own[kSamples] = static_cast<double>(samples);
   return values;
 }
@@ -98,9 +98,10 @@ bool DataDivision::take(std::span<const double> sums, std::uint64_t step) {
     const double* const report = &sums[kFields * static_cast<std::size_t>(rank)];
     if (report[kPresent] <= 0) continue;
     present.push_back(rank);
-    of(rank) = {.position = position_at(static_cast<std::uint64_t>(report[kPlace]), options_.size),
-                .samples = static_cast<std::uint64_t>(report[kSamples]),
-                .step = step};
+    of(rank) = {
+        .position = position_at(static_cast<std::uint64_t>(report[kPosition]), options_.size),
+        .samples = static_cast<std::uint64_t>(report[kSamples]),
+        .step = step};
   }
   TALLY_CHECK(!present.empty());
   std::vector<data::Position> positions;

@@ -74,8 +74,8 @@ class DataDivision final {
   std::vector<LostWorker> lost_;
 };
 
-// The position before which workers at these positions have together trained on as many samples as
-// they have: the mean. Requires at least one position.
+// The mean of the positions: about as many samples are read twice as are left out. Requires at
+// least one position.
 data::Position common_position(const std::vector<data::Position>& positions, std::uint64_t size);
 
 }  // namespace tally::app

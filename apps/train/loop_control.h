@@ -56,9 +56,9 @@ struct RegressionSums {
   double squared_targets = 0;
   double samples = 0;
 };
-// Adds the root of the mean squared error, in the unit of the target, of which `deviation` is 1
-// when scaled, and the coefficient of determination: 1 - squared errors / squared deviations of
-// the targets from their mean.
+// Adds the root of the mean squared error, in the unit of the target, and the coefficient of
+// determination: 1 - squared errors / squared deviations of the targets from their mean.
+// `deviation` is the target's deviation before scaling.
 void add_regression(const RegressionSums& sums, double deviation, Score& score);
 
 // The area under the ROC curve: the share of pairs of a positive (label 1) and a negative (label 0)

@@ -67,9 +67,10 @@ Result<OptimizerSpec> choose_optimizer(const std::string& text, std::optional<do
       text.find(":rate=") != std::string::npos || text.find(",rate=") != std::string::npos;
   if (names_rate && rate && *rate != spec.rate)
     return invalid("{}: --rate {} is another learning rate; give one of them", text, *rate);
+  TALLY_TRY(const OptimizerSpec usual_spec, parse_optimizer(usual.text));
   if (rate)
     spec.rate = *rate;
-  else if (!names_rate && optimizer_name(text) == optimizer_name(usual.text))
+  else if (!names_rate && spec.kind == usual_spec.kind)
     spec.rate = usual.rate;
   TALLY_TRY(check(spec));
   return spec;

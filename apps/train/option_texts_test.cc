@@ -10,7 +10,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Steps = std::vector<std::uint64_t>;
 
-TEST(ChooseOptimizer, AnotherOptimizerBringsItsOwnRate) {
+TEST(ChooseOptimizer, AnotherKindOfOptimizerBringsItsOwnRate) {
   const UsualOptimizer usual{"momentum:decay=5e-4", 0.05};
   const auto rate = [&usual](const std::string& text, std::optional<double> given) {
     const auto chosen = choose_optimizer(text, given, usual);
@@ -18,6 +18,9 @@ TEST(ChooseOptimizer, AnotherOptimizerBringsItsOwnRate) {
   };
   EXPECT_EQ(rate("momentum:decay=5e-4", std::nullopt), 0.05);
   EXPECT_EQ(rate("momentum", std::nullopt), 0.05);
+  EXPECT_EQ(rate("sgd", std::nullopt), 0.05);
+  EXPECT_EQ(rate("nesterov:momentum=0.8", std::nullopt), 0.05);
+  EXPECT_EQ(rate("nesterov:rate=0.1", std::nullopt), 0.1);
   EXPECT_EQ(rate("adam", std::nullopt), 0.001);
   EXPECT_EQ(rate("adam", 0.2), 0.2);
   EXPECT_EQ(rate("adam:rate=0.1", std::nullopt), 0.1);

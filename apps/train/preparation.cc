@@ -123,14 +123,19 @@ Result<void> set_lengths(const TrainOptions& options, const recipes::Recipe& rec
 Result<void> set_loop_control(const TrainOptions& options, const recipes::Defaults& defaults,
                               Preparation& prepared) {
   LoopControlOptions& control = prepared.control;
-  TALLY_TRY(control.evaluate, of_option("--eval-every", parse_interval(options.eval_every)));
-  // Many short epochs are as long as the epochs of the recipe.
+  // Many short epochs are as long as the epochs of the recipe, so the default intervals have as
+  // many more of them.
   const std::uint64_t short_epochs =
       options.epochs ? 1 : std::max<std::uint64_t>(1, prepared.epoch_count / defaults.epochs);
-  if (options.eval_every == defaults.eval_every) control.evaluate.epochs *= short_epochs;
-  TALLY_TRY(Interval save,
-            of_option("--checkpoint-every", parse_interval(options.checkpoint_every)));
-  if (options.checkpoint_every == TrainOptions().checkpoint_every) save.epochs *= short_epochs;
+  const auto interval_of = [&](const char* option, const std::optional<std::string>& given,
+                               const std::string& usual) -> Result<Interval> {
+    TALLY_TRY(Interval interval, of_option(option, parse_interval(given.value_or(usual))));
+    if (!given) interval.epochs *= short_epochs;
+    return interval;
+  };
+  TALLY_TRY(control.evaluate, interval_of("--eval-every", options.eval_every, defaults.eval_every));
+  TALLY_TRY(const Interval save,
+            interval_of("--checkpoint-every", options.checkpoint_every, kCheckpointEvery));
   if (!options.checkpoint.empty()) control.save = save;
   if (!options.checkpoint.empty() && save == Interval{})
     return invalid("--checkpoint-every never: leave out --checkpoint instead");

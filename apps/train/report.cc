@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "apps/train/report_parts.h"
+#include "base/counted.h"
 
 namespace tally::app {
 namespace {
@@ -125,9 +126,9 @@ double lost_share(const TrainingRecord& record) {
 
 std::string lost_text(const LostWorker& worker) {
   return fmt::format(
-      "worker {} was lost after step {}; up to step {}, at most {} samples of its share were not "
-      "trained on",
-      worker.rank, worker.after_step, worker.until_step, worker.samples);
+      "worker {} was lost after step {}; up to step {}, at most {} of its share were not trained "
+      "on",
+      worker.rank, worker.after_step, worker.until_step, counted(worker.samples, "sample"));
 }
 
 std::string report_html(const TrainingRecord& record) {

@@ -64,6 +64,11 @@ TEST(ReportAxis, ThinnedKeepsEndsPeaksAndWhatIsNotFinite) {
 
 TEST(ReportText, NumbersAreShort) {
   EXPECT_EQ(number_text(0.32451), "0.3245");
+  EXPECT_EQ(number_text(9999.4), "9999");
+  EXPECT_EQ(number_text(45230.6), "45231");
+  EXPECT_EQ(number_text(-45230.6), "-45231");
+  EXPECT_EQ(number_text(1234567.2), "1234567");
+  EXPECT_EQ(number_text(1.5e9), "1.5e+09");
   EXPECT_EQ(number_text(-0.0), "0");
   EXPECT_EQ(number_text(kNotANumber), "NaN");
   EXPECT_EQ(count_text(999), "999");

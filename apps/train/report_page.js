@@ -20,7 +20,9 @@ function grouped(value) {
 
 function numberText(value) {
   if (typeof value !== "number") return String(value);  // "NaN", "infinity"
-  return String(Number(value.toPrecision(4)));
+  // As number_text() of report_text.cc.
+  const large = Math.abs(value) >= 9999.5 && Math.abs(value) < 1e9;
+  return large ? value.toFixed(0) : String(Number(value.toPrecision(4)));
 }
 
 function countText(value) {

@@ -18,7 +18,8 @@ namespace tally::app {
 // UTF-8 become U+FFFD, so that the page is well-formed for any path or host name.
 std::string escape_html(std::string_view text);
 
-// Four significant digits: "0.3245", "12.35", "1.2e-07", "NaN", "infinity".
+// Four significant digits, but all digits of a whole part below a billion: "0.3245", "12.35",
+// "45230", "1.2e-07", "NaN", "infinity".
 std::string number_text(double value);
 
 // Grouped by thousands with narrow spaces: "1 234 567"; "12.3 M" from ten million on.

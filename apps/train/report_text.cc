@@ -69,6 +69,8 @@ std::string escape_html(std::string_view text) {
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
+  const bool large = std::abs(value) >= 9999.5 && std::abs(value) < 1e9;
+  if (large) return fmt::format("{:.0f}", value);
   return fmt::format("{:.4g}", value == 0 ? 0.0 : value);  // no "-0"
 }
 

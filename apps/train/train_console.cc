@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "apps/train/report_parts.h"
+
 namespace tally::app {
 namespace {
 
@@ -96,10 +98,6 @@ std::string clock_text(Duration duration) {
   return fmt::format("{}:{:02}", seconds / 60, seconds % 60);
 }
 
-std::string epochs_text(double epochs) {
-  return epochs < 9999.5 ? fmt::format("{:.4g}", epochs) : fmt::format("{:.0f}", epochs);
-}
-
 std::string short_count(double count) {
   if (count < 9999.5) return fmt::format("{:.0f}", count);
   const bool thousands = count < 999500;
@@ -158,12 +156,12 @@ std::string wrapped(std::string_view text, int columns) {
 }
 
 std::string evaluation_line(const EvaluationFacts& facts) {
-  std::string line = fmt::format("epoch {:<5} step {:<6}", epochs_text(facts.epochs), facts.step);
+  std::string line = fmt::format("epoch {:<5} step {:<6}", number_text(facts.epochs), facts.step);
   if (facts.train_loss) line += fmt::format("  train loss {:.4f}", *facts.train_loss);
   line += fmt::format("  test loss {:.4f}", facts.test_loss);
   if (facts.accuracy) line += "  " + accuracy_text(*facts.accuracy);
   if (facts.auc) line += fmt::format("  AUC {:.4f}", *facts.auc);
-  if (facts.rmse) line += fmt::format("  RMSE {:.4g}", *facts.rmse);
+  if (facts.rmse) line += fmt::format("  RMSE {}", number_text(*facts.rmse));
   return line + "  after " + clock_text(facts.elapsed);
 }
 

@@ -65,8 +65,6 @@ std::string evaluation_line(const EvaluationFacts& facts);
 
 // "0:42", "12:05", "3:00:09".
 std::string clock_text(Duration duration);
-// Epochs with four significant digits, but all digits of a larger whole part: "0.5", "12345".
-std::string epochs_text(double epochs);
 // "950", "12.3k", "4.56M".
 std::string short_count(double count);
 

@@ -111,17 +111,14 @@ TEST(EvaluationLine, LeavesOutWhatIsNotKnown) {
   facts.auc = 0.93006;
   EXPECT_EQ(evaluation_line(facts),
             "epoch 1     step 469     test loss 0.4987  accuracy 82.13 %  AUC 0.9301  after 0:09");
-  EXPECT_EQ(evaluation_line({.epochs = 12345, .step = 9, .test_loss = 1, .rmse = 1234.56}),
-            "epoch 12345 step 9       test loss 1.0000  RMSE 1235  after 0:00");
+  EXPECT_EQ(evaluation_line({.epochs = 12345, .step = 9, .test_loss = 1, .rmse = 45230.6}),
+            "epoch 12345 step 9       test loss 1.0000  RMSE 45231  after 0:00");
 }
 
 TEST(Texts, AreAsPeopleReadThem) {
   EXPECT_EQ(clock_text(seconds(42)), "0:42");
   EXPECT_EQ(clock_text(seconds(725)), "12:05");
   EXPECT_EQ(clock_text(seconds(10809)), "3:00:09");
-  EXPECT_EQ(epochs_text(0.33333), "0.3333");
-  EXPECT_EQ(epochs_text(9999.4), "9999");
-  EXPECT_EQ(epochs_text(1234567.2), "1234567");
   EXPECT_EQ(short_count(950.4), "950");
   EXPECT_EQ(short_count(9999.4), "9999");
   EXPECT_EQ(short_count(12345), "12.3k");

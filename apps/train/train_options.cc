@@ -32,13 +32,20 @@ void add_data(Command& command, TrainOptions& o) {
   command.add("--seed", &o.seed, "Seed of the model, the order of samples and all random numbers");
 }
 
+// The optimizers that have the learning rate of the recipe.
+std::string usual_optimizers(const recipes::Defaults& defaults) {
+  const auto usual = parse_optimizer(defaults.optimizer);
+  if (usual && usual->kind == OptimizerKind::kSgd) return "sgd, momentum and nesterov";
+  return std::string(optimizer_name(defaults.optimizer));
+}
+
 void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& defaults) {
   command.add("--optimizer", &o.optimizer,
               "sgd, momentum, nesterov, adagrad, adam, adamw, ftrl, lamb or lars, with settings as "
               "in adamw:beta2=0.95,decay=0.1");
   command.add("--rate", &o.rate,
               fmt::format("Learning rate; default: {} with {}, else that of the --optimizer",
-                          defaults.rate, optimizer_name(defaults.optimizer)),
+                          defaults.rate, usual_optimizers(defaults)),
               {.least = 0, .above_least = true});
   const std::string warmup =
       defaults.warmup > 0 ? fmt::format(" with up to {} steps of warm-up", defaults.warmup) : "";
@@ -111,10 +118,10 @@ void add_servers(Command& command, TrainOptions& o) {
               "for the time that a step computes");
 }
 
-void add_intervals(Command& command, TrainOptions& o) {
+void add_intervals(Command& command, TrainOptions& o, const recipes::Defaults& defaults) {
   command.add("--eval-every", &o.eval_every,
               "Evaluate on the test part every N steps or epochs: 500, \"2 epochs\", never",
-              {.value = "INTERVAL"});
+              {.value = fmt::format("INTERVAL (default {})", defaults.eval_every)});
   command.add("--target-accuracy", &o.target_accuracy, "Stop at this accuracy, as in 0.9",
               {.least = 0, .most = 1});
   command.add("--early-stop", &o.patience,
@@ -123,7 +130,8 @@ void add_intervals(Command& command, TrainOptions& o) {
   command.add("--checkpoint", &o.checkpoint, "Write checkpoints into this folder",
               {.value = "DIR"});
   command.add("--checkpoint-every", &o.checkpoint_every,
-              "Interval between checkpoints; the last step is always saved", {.value = "INTERVAL"});
+              "Interval between checkpoints; the last step is always saved",
+              {.value = fmt::format("INTERVAL (default {})", kCheckpointEvery)});
   command.add("--keep", &o.keep, "Number of newest checkpoints to keep",
               {.least = 1, .most = 1 << 20});
   command.add("--resume", &o.resume,
@@ -165,14 +173,13 @@ void add_train_options(Command& command, TrainOptions& options, recipes::Recipe&
   options.batch = defaults.batch;
   options.optimizer = defaults.optimizer;
   options.clip_norm = defaults.clip_norm;
-  options.eval_every = defaults.eval_every;
   // A repeated option replaces the earlier one, so that scripts can append options.
   command.last_value_wins();
   add_data(command, options);
   add_optimizer(command, options, defaults);
   add_workers(command, options);
   add_servers(command, options);
-  add_intervals(command, options);
+  add_intervals(command, options, defaults);
   add_output(command, options);
   add_own(command, recipe);
   command.add_config_file("--config",

@@ -10,6 +10,9 @@
 
 namespace tally::app {
 
+// The default interval between checkpoints.
+inline constexpr const char* kCheckpointEvery = "1 epoch";
+
 // Options of the command line and of the --config file. prepare() parses the texts.
 struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
@@ -42,11 +45,11 @@ struct TrainOptions {
   std::string straggle;          // as train::parse_stragglers() and parse_delay() read them
   std::string delay;
 
-  std::string checkpoint;  // folder; empty: no checkpoints
-  std::string checkpoint_every = "1 epoch";
+  std::string checkpoint;                       // folder; empty: no checkpoints
+  std::optional<std::string> checkpoint_every;  // empty: kCheckpointEvery
   int keep = 3;
   std::string resume;  // "latest", "auto" or a step; empty: start from the beginning
-  std::string eval_every;
+  std::optional<std::string> eval_every;  // empty: of the recipe
   std::optional<double> target_accuracy;
   std::uint64_t patience = 0;  // 0: no early stop
 

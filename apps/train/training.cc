@@ -253,7 +253,7 @@ bool Training::come_together() {
   }
   while (trainer_.is_due(next_meeting_) || process::interrupted() != 0) {
     const double interrupted = process::interrupted() != 0 ? 1 : 0;
-    interrupted_ = without_reports(trainer_.meet(with_report({interrupted})))[0] > 0;
+    interrupted_ = take_reports(trainer_.meet(with_report({interrupted})))[0] > 0;
     done_ = {.steps = trainer_.steps(), .epochs = pace_.epochs_after(trainer_.steps())};
     if (interrupted_ || done_.steps >= next_meeting_) return true;
   }
@@ -266,7 +266,7 @@ void Training::exchange_interruptions() {
   const auto steps = static_cast<double>(std::max<std::uint64_t>(1, done_.steps - agreed_step_));
   const double interrupted = process::interrupted() != 0 ? 1 : 0;
   const std::vector<double> sums =
-      without_reports(trainer_.sum(with_report({interrupted, seconds(now - agreed_at_) / steps})));
+      take_reports(trainer_.sum(with_report({interrupted, seconds(now - agreed_at_) / steps})));
   interrupted_ = sums[0] > 0;
   agreed_step_ = done_.steps;
   agreed_at_ = now;
@@ -280,7 +280,7 @@ std::vector<double> Training::with_report(std::vector<double> values) const {
   return values;
 }
 
-std::vector<double> Training::without_reports(std::vector<double> sums) {
+std::vector<double> Training::take_reports(std::vector<double> sums) {
   const std::size_t own = sums.size() - DataDivision::report_size(with_.job.size());
   const std::size_t known = division_.lost().size();
   if (division_.take(std::span<const double>(sums).subspan(own), trainer_.steps())) {
@@ -298,7 +298,7 @@ std::vector<double> Training::without_reports(std::vector<double> sums) {
 void Training::evaluate() {
   const Duration began = elapsed();
   // The workers that are left divide the test part, too.
-  if (has_servers() && trainer_.in_step()) without_reports(trainer_.sum(with_report({})));
+  if (has_servers() && trainer_.in_step()) take_reports(trainer_.sum(with_report({})));
   const EvaluatorPlace here{.place = division_.place(),
                             .workers = static_cast<int>(division_.living().size())};
   const Score score =
@@ -395,7 +395,7 @@ TrainingRecord& Training::finish(StopReason reason) {
   std::transform(times.begin(), times.end(), all.begin() + static_cast<std::ptrdiff_t>(4 * here),
                  seconds);
   all.back() = last_save_step_ > 0 && last_failed_step_ == last_save_step_ ? 1 : 0;
-  all = without_reports(trainer_.sum(with_report(std::move(all))));
+  all = take_reports(trainer_.sum(with_report(std::move(all))));
   TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
   record.last_save_failed = all.back() > 0;
   record.lost_workers = division_.lost();

@@ -76,7 +76,7 @@ class Training final {
   // Adds this worker's report for the division of the data to values that all workers sum, and
   // takes the sums of the reports out of the sums. Learns there which workers were lost.
   std::vector<double> with_report(std::vector<double> values) const;
-  std::vector<double> without_reports(std::vector<double> sums);
+  std::vector<double> take_reports(std::vector<double> sums);
   // Whether all workers are synchronised after this step; if so, exchanges their progress.
   bool come_together();
   bool has_servers() const { return with_.prepared.plan.home == plan::Home::kServer; }

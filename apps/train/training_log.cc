@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "apps/train/report_parts.h"
 #include "apps/train/train_console.h"
 #include "base/counted.h"
 
@@ -35,9 +36,9 @@ std::string lost_workers_text(const TrainingRecord& record) {
   for (const LostWorker& lost : record.lost_workers)
     text += fmt::format("\n  warning: {}", lost_text(lost));
   return text + fmt::format(
-                    "\n  warning: at most {} samples, {:.2g} % of the training, were not "
-                    "trained on, because workers were lost",
-                    lost_samples(record), lost_share(record) * 100);
+                    "\n  warning: at most {}, {:.2g} % of the training, were not trained on, "
+                    "because workers were lost",
+                    counted(lost_samples(record), "sample"), lost_share(record) * 100);
 }
 
 // Returns lines about checkpoints that could not be written, each after a newline; empty if there
@@ -135,13 +136,13 @@ TrainingRecord& TrainingLog::finish(const Moment& moment, double epochs, Duratio
 
 std::string summary_of(const TrainingRecord& record) {
   std::string text = fmt::format("{} after {}, {} epoch{}, {}: ", record.outcome,
-                                 counted(record.steps, "step"), epochs_text(record.epochs),
+                                 counted(record.steps, "step"), number_text(record.epochs),
                                  record.epochs == 1 ? "" : "s", clock_text(record.elapsed));
   if (record.train_loss) text += fmt::format("train loss {:.4f}, ", *record.train_loss);
   if (record.test_loss) text += fmt::format("test loss {:.4f}, ", *record.test_loss);
   if (record.accuracy) text += fmt::format("accuracy {:.2f} %, ", *record.accuracy * 100);
   if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
-  if (record.rmse) text += fmt::format("RMSE {:.4g}, ", *record.rmse);
+  if (record.rmse) text += fmt::format("RMSE {}, ", number_text(*record.rmse));
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
   text += staleness_text(record);
   for (const WorkerTimes& times : record.times) {

@@ -120,7 +120,10 @@ bool conclude(const TrainOptions& options, const TrainingRecord& record, bool go
   if (!record.final_text.empty()) console.say("\n" + record.final_text + "\n");
   // After an interruption the launcher says what is saved.
   if (record.outcome != to_string(StopReason::kInterrupted) && !record.last_save_failed)
-    console.say(kept_text(options.checkpoint, record.steps, record.unit == "tokens"));
+    console.say(kept_text(options.checkpoint, record.steps,
+                          options.data.empty()      ? TrainedOn::kMadeData
+                          : record.unit == "tokens" ? TrainedOn::kTexts
+                                                    : TrainedOn::kSamples));
   return write_results(options, record, console) && good;
 }
 

@@ -6,6 +6,7 @@
 #include "adapters/torch/key_tensors.h"
 #include "base/rng.h"
 #include "data/keyed.h"
+#include "data/keyed_columns.h"
 
 namespace tally::recipes {
 namespace {
@@ -41,13 +42,19 @@ std::vector<Cross> crosses_for(const std::vector<std::string>& fields) {
     }
     if (cross.size() == names.size()) crosses.push_back(std::move(cross));
   }
-  // MovieLens: the genres that a user likes.
+  // MovieLens: the genres that a user likes. A value slot has the same key in all rows, so it is in
+  // no cross.
   const auto user = std::find(fields.begin(), fields.end(), "user");
   const auto movie = std::find(fields.begin(), fields.end(), "movie");
   if (user == fields.end() || movie == fields.end()) return crosses;
-  for (std::int64_t slot = 0; slot < static_cast<std::int64_t>(fields.size()); ++slot)
-    if (slot != user - fields.begin() && slot != movie - fields.begin())
-      crosses.push_back({user - fields.begin(), slot});
+  const auto has_value = [&](const std::string& slot) {
+    return std::any_of(fields.begin(), fields.end(), [&](const std::string& field) {
+      return slot == data::value_field_of(field);
+    });
+  };
+  for (auto slot = fields.begin(); slot != fields.end(); ++slot)
+    if (slot != user && slot != movie && !has_value(*slot))
+      crosses.push_back({user - fields.begin(), slot - fields.begin()});
   return crosses;
 }
 

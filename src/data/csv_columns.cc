@@ -66,14 +66,8 @@ struct FieldRole {
   bool by_default = false;  // no option names the target
   bool as_class = false;    // numbers are names of classes
   Categories categories = Categories::kListed;
-  std::string removal;  // a command that removes the column
+  std::size_t number = 0;  // of the column, from 1
 };
-
-// The command of the shell that prints the rows without column `number`.
-std::string removal_of(std::size_t number, char separator) {
-  const std::string fields = fmt::format("cut --complement -f{}", number);
-  return separator == '\t' ? fields : fmt::format("{} -d'{}'", fields, separator);
-}
 
 Result<void> note_field(const NamedBytes& file, const FieldRole& role, CsvColumn& column,
                         const CsvField& field) {
@@ -96,9 +90,9 @@ Result<void> note_field(const NamedBytes& file, const FieldRole& role, CsvColumn
   auto noted = note_category(file, column, field);
   if (!noted && !role.is_target)
     noted.error().message += fmt::format(
-        "; `{}` removes a column that identifies rows, and logistic, widedeep and "
-        "deepfm read it as keys",
-        role.removal);
+        "; remove column {} (column {}) if it identifies rows; for a target of two classes, "
+        "logistic, widedeep and deepfm read it as keys",
+        column.name, role.number);
   return noted;
 }
 
@@ -180,7 +174,7 @@ Result<CsvColumns> find_columns(const NamedBytes& file, const CsvOptions& option
                      .by_default = options.target_column.empty(),
                      .as_class = is_target && options.target == CsvTarget::kClass,
                      .categories = categories,
-                     .removal = removal_of(i + 1, cursor.separator())});
+                     .number = i + 1});
   }
   while (more) {
     if (row.size() != table.columns.size())

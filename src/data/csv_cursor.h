@@ -29,7 +29,6 @@ class CsvCursor final {
   // Reads the next row; false at the end. kCorrupt, with the line, if a quote is not closed, if
   // text follows a closing quote, if a field is not UTF-8, or if a row has more than kMaxCsvFields.
   Result<bool> next(std::vector<CsvField>& row);
-  char separator() const { return separator_; }
 
  private:
   Result<void> read_field(CsvField& field);

@@ -10,7 +10,7 @@
 namespace tally::data {
 namespace {
 
-constexpr std::size_t kMostDescribed = 20;  // that are described
+constexpr std::size_t kMostDescribed = 20;  // columns
 
 std::string column_text(const CsvFacts& facts, std::size_t index) {
   const CsvColumnFacts& column = facts.columns[index];

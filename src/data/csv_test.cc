@@ -195,7 +195,7 @@ TEST(Csv, TooManyTextsAreRefused) {
   EXPECT_EQ(
       table.error().message,
       "t.csv: line 1026: expected at most 1024 different texts in column a, found 'name1024'; "
-      "`cut --complement -f1 -d','` removes a column that identifies rows, and logistic, "
+      "remove column a (column 1) if it identifies rows; for a target of two classes, logistic, "
       "widedeep and deepfm read it as keys");
 }
 

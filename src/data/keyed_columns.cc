@@ -203,18 +203,24 @@ Result<void> check_two_classes(const NamedBytes& file, const CsvColumn& target) 
       count == 1 ? "" : "es", fmt::join(shown_classes, ", "));
 }
 
-// The reader holds the cells of both parts, and the rows of keys of one part.
-Result<void> check_keyed_memory(const NamedBytes& file, const CsvColumns& table) {
-  const std::uint64_t slots = 2 * (table.columns.size() - 1);
-  const std::uint64_t bytes =
-      table.rows * slots * (2 * sizeof(std::int64_t) + sizeof(float) + sizeof(double));
+// The reader holds the cells of the training file and the rows of keys of one part. A growing
+// vector takes up to twice its content. A test file is not counted: its number of rows is not
+// known yet.
+Result<void> check_keyed_memory(const NamedBytes& file, const CsvColumns& table, int readers) {
+  const std::uint64_t cells = table.columns.size() - 1;
+  std::uint64_t slots = 0;
+  for (std::size_t i = 0; i < table.columns.size(); ++i)
+    if (i != table.target) slots += table.columns[i].numeric ? 2 : 1;
+  const std::uint64_t row_bytes =
+      cells * sizeof(std::int64_t) + slots * (sizeof(std::int64_t) + sizeof(float));
+  const std::uint64_t bytes = 2 * table.rows * row_bytes;
   if (table.rows * slots > kMaxKeyedEntries)
-    return invalid("{}: {} rows of {} slots, expected {} entries at most", file.name, table.rows,
-                   slots, kMaxKeyedEntries);
-  if (bytes <= usable_memory_bytes() / 2) return {};
+    return invalid("{}: {} rows of {} slots, expected {} entries at most; leave out columns",
+                   file.name, table.rows, slots, kMaxKeyedEntries);
+  if (bytes <= usable_memory_bytes(readers) / 2) return {};
   return make_error(ErrorCode::kExhausted,
-                    "{}: {} rows of {} slots need {}, more than half of the usable memory",
-                    file.name, table.rows, slots, format_bytes(bytes));
+                    "{}: {} rows of {} slots need {}, more than {}; leave out columns", file.name,
+                    table.rows, slots, format_bytes(bytes), memory_share_text("half", readers));
 }
 
 }  // namespace
@@ -229,7 +235,7 @@ Result<KeyedRows> read_keyed_columns(const NamedBytes& train, const NamedBytes* 
                    Categories::kHashed));
   if (table.columns.size() < 2)
     return invalid("{}: no column besides the target {}", train.name, table.columns[0].name);
-  TALLY_TRY(check_keyed_memory(train, table));
+  TALLY_TRY(check_keyed_memory(train, table, options.readers));
   const FileColumns columns = same_columns(table);
   const CsvColumn& target = table.columns[table.target];
   // A damaged row is reported before too few classes, but not before too many.

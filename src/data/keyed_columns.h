@@ -32,13 +32,14 @@ inline constexpr double kMostWhole = 9007199254740992.0;  // 2^53
 // The characters around a text that do not belong to its category.
 inline constexpr std::string_view kSpaces = " \t\r\n";
 
-// The fields of the slots of a numeric column: of its category, which is the name of the column,
-// and of its value, whose key has the category "".
+// The field of the value slot of a numeric column; its key has the category "". The field of a
+// category slot is the name of the column.
 std::string value_field_of(std::string_view column);
 
 struct KeyedColumnsOptions {
   Split split;  // used without a test file; `split.train` selects the part in either case
   std::string target_column;  // as in CsvOptions
+  int readers = 1;            // as in ReadOptions
 };
 
 // Reads the selected part of a table. Columns are found and refused as by make_csv(), except that a

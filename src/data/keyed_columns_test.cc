@@ -58,6 +58,17 @@ TEST(KeyedColumns, TextsAreCategoriesOfTheirColumn) {
   EXPECT_NE(entry(*rows, 1, second), category("town", "Ulm"));
 }
 
+TEST(KeyedColumns, WorkersOfAHostShareItsMemory) {
+  const auto rows = read_keyed_columns({bytes_of("town,x,y\nUlm,1.5,no\nBonn,2,yes\n"), "t.csv"},
+                                       nullptr, {.readers = 2000000000});
+  ASSERT_FALSE(rows.has_value());
+  EXPECT_EQ(rows.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(rows.error().message.find("2 rows of 3 slots need 208B, more than half of the memory "
+                                      "that each of 2000000000 workers on this host may"),
+            std::string::npos)
+      << rows.error().message;
+}
+
 TEST(KeyedColumns, NumbersHaveABucketAndAScaledValue) {
   std::string text = "x,y\n";
   for (int i = 0; i < 160; ++i) text += fmt::format("{}.5,{}\n", i, i % 2 == 0 ? "a" : "b");

@@ -21,16 +21,19 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBeginningBytes = 65536;
 
-// `by_columns`: reads a table by its columns, also one with a format of its own.
-Result<TableFormat> format_of(const fs::path& file, bool by_columns) {
+Result<TableFormat> format_of(const fs::path& file) {
   TALLY_TRY(const std::string beginning, first_bytes(file, kBeginningBytes));
-  if (const auto format = recognise_table(beginning))
-    return by_columns && *format != TableFormat::kLibsvm ? TableFormat::kColumns : *format;
+  if (const auto format = recognise_table(beginning)) return *format;
   if (is_csv_name(file)) return TableFormat::kColumns;
   return invalid(
       "{} is no table: expected a file .csv, .tsv or .data, Criteo's click log, or rows in "
       "libsvm's form",
       file.string());
+}
+
+// How a table is read. `by_columns`: by its columns, also if it has a format of its own.
+TableFormat read_as(TableFormat format, bool by_columns) {
+  return by_columns && format != TableFormat::kLibsvm ? TableFormat::kColumns : format;
 }
 
 bool names_target(const ReadOptions& read) {
@@ -63,12 +66,36 @@ Result<Location> tables_in(const fs::path& folder) {
                   folder.string()));
 }
 
-// The test file by the naming of each format. Criteo's test file has no labels, so it is not used.
-std::vector<fs::path> test_part(const fs::path& file, TableFormat format) {
-  if (format == TableFormat::kCriteo) return {};
+std::string first_line(const fs::path& file) {
+  const auto beginning = first_bytes(file, kBeginningBytes);
+  return beginning ? beginning->substr(0, beginning->find('\n')) : std::string();
+}
+
+// True for the adult.test that was published, whose first line and labels differ from adult.data.
+bool is_published_test(const fs::path& file) { return first_line(file).starts_with('|'); }
+
+// Criteo's test file lacks the first column, the label. A table of the user's own may look like
+// Criteo's, and have a test file with all columns.
+bool has_label_column(const fs::path& test, const fs::path& train) {
+  const auto separators = [](const std::string& line) {
+    return std::count(line.begin(), line.end(), '\t') + std::count(line.begin(), line.end(), ',');
+  };
+  const std::string line = first_line(test);
+  return separators(line) == separators(first_line(train)) && !line.starts_with('\t') &&
+         !line.starts_with(',');
+}
+
+// The test file by the naming of each format.
+std::vector<fs::path> test_part(const fs::path& file, TableFormat format, bool by_columns) {
+  if (format == TableFormat::kCriteo) {
+    std::vector<fs::path> test = by_columns ? test_beside(file) : std::vector<fs::path>{};
+    std::erase_if(test, [&](const fs::path& one) { return !has_label_column(one, file); });
+    return test;
+  }
   if (format == TableFormat::kAdult) {
     const auto test = found_in(file.parent_path(), "adult.test");
-    return test && *test != file ? std::vector{*test} : std::vector<fs::path>{};
+    if (!test || *test == file || (by_columns && is_published_test(*test))) return {};
+    return {*test};
   }
   return test_beside(file);
 }
@@ -150,7 +177,8 @@ Result<std::unique_ptr<KeyedDataset>> dataset_of(KeyedRows rows) {
 
 Result<std::unique_ptr<KeyedDataset>> open_columns(const Location& location, const Split& split,
                                                    const std::string& target) {
-  const KeyedColumnsOptions options{.split = split, .target_column = target};
+  const KeyedColumnsOptions options{
+      .split = split, .target_column = target, .readers = location.readers};
   TALLY_TRY(const Bytes train_bytes, read_file(location.train[0], {.readers = location.readers}));
   const NamedBytes train{train_bytes, location.train[0].string()};
   if (location.test.empty()) {
@@ -171,8 +199,8 @@ Result<Location> locate_table(const std::string& name_or_path, const fs::path& c
   // locate() handles catalog names, and returns the error for a missing path.
   if (known || !fs::exists(status)) {
     TALLY_TRY(Location location, locate(name_or_path, cache));
-    TALLY_TRY(const TableFormat format, format_of(location.train.at(0), by_columns));
-    if (format != TableFormat::kColumns) return location;
+    TALLY_TRY(const TableFormat format, format_of(location.train.at(0)));
+    if (read_as(format, by_columns) != TableFormat::kColumns) return location;
     return Location{.kind = Kind::kCsv, .train = location.train, .test = location.test};
   }
   Location location{.kind = Kind::kCsv, .train = {name_or_path}};
@@ -180,11 +208,12 @@ Result<Location> locate_table(const std::string& name_or_path, const fs::path& c
     TALLY_TRY(location, tables_in(name_or_path));
   }
   const fs::path file = location.train[0];
-  TALLY_TRY(const TableFormat format, format_of(file, by_columns));
-  if (format == TableFormat::kMovieLens) location.kind = Kind::kMovieLens;
-  if (format == TableFormat::kLibsvm) location.kind = Kind::kLibsvm;
+  TALLY_TRY(const TableFormat format, format_of(file));
+  const TableFormat read = read_as(format, by_columns);
+  if (read == TableFormat::kMovieLens) location.kind = Kind::kMovieLens;
+  if (read == TableFormat::kLibsvm) location.kind = Kind::kLibsvm;
   if (format != TableFormat::kColumns || location.test.empty())
-    location.test = test_part(file, format);
+    location.test = test_part(file, format, by_columns);
   return location;
 }
 
@@ -208,7 +237,8 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed(const Location& location, const
                                                  const ReadOptions& read) {
   TALLY_CHECK(location.train.size() == 1 && location.test.size() <= 1);
   TALLY_TRY(check(split));
-  TALLY_TRY(const TableFormat format, format_of(location.train[0], names_target(read)));
+  TALLY_TRY(const TableFormat recognised, format_of(location.train[0]));
+  const TableFormat format = read_as(recognised, names_target(read));
   if (format == TableFormat::kColumns) return open_columns(location, split, read.target_column);
   TALLY_TRY(Parts parts, read_parts(location, format));
   const std::uint64_t slots =
@@ -228,7 +258,7 @@ Result<std::unique_ptr<KeyedDataset>> open_keyed_like(const fs::path& file, cons
     return dataset_of(std::move(own));
   }
   const std::vector<std::string>& fields = like.encoding.fields;
-  TALLY_TRY(const TableFormat format, format_of(file, /*by_columns=*/false));
+  TALLY_TRY(const TableFormat format, format_of(file));
   if (format == TableFormat::kColumns)
     return invalid("{} has none of the known formats, and the model was trained on {}",
                    file.string(),

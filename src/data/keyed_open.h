@@ -19,7 +19,9 @@ namespace tally::data {
 Result<Location> locate_keyed(const std::string& name_or_path, const std::filesystem::path& cache);
 
 // The same with the test part that `read` selects, as locate_parts(). If `read` names a target, a
-// table with a format of its own is found as any other csv table.
+// table with a format of its own is read as any other csv table. Its test part is still found by
+// its format, unless it cannot be read by columns: the published adult.test, and a test file that
+// looks like Criteo's without labels.
 Result<Location> locate_keyed_parts(const std::string& name_or_path,
                                     const std::filesystem::path& cache, const ReadOptions& read);
 

@@ -87,6 +87,32 @@ TEST(OpenKeyed, WithoutATestPartATenthIsHeldOut) {
   EXPECT_EQ((*opened(file, false))->size(), 10U);
 }
 
+TEST(OpenKeyed, ATableReadByColumnsHasTheTestPartOfItsFormat) {
+  const ReadOptions by_columns{.target = CsvTarget::kClass};
+  const auto test_of = [&](const TestFolder& folder, const char* name) {
+    const auto located = locate_keyed_parts((folder.path() / name).string(), "", by_columns);
+    EXPECT_TRUE(located.has_value()) << located.error().message;
+    return located ? located->test : std::vector<std::filesystem::path>{};
+  };
+  const TestFolder criteo;
+  criteo.write("train.txt", "0\t1\n1\t2\n");
+  for (const char* unlabelled : {"\t5\n", "5\n"}) {
+    criteo.write("test.txt", unlabelled);
+    for (const char* name : {"", "train.txt"}) EXPECT_TRUE(test_of(criteo, name).empty());
+  }
+  const auto labelled = criteo.write("test.txt", "1\t5\n");
+  for (const char* name : {"", "train.txt"})
+    EXPECT_EQ(test_of(criteo, name), std::vector<std::filesystem::path>{labelled});
+  const TestFolder adult;
+  adult.write("adult.data", kAdultRow + "\n" + kAdultRow + "\n");
+  const auto test = adult.write("adult.test", kAdultRow + "\n");
+  for (const char* name : {"", "adult.data"})
+    EXPECT_EQ(test_of(adult, name), std::vector<std::filesystem::path>{test});
+  // The published test part has other labels.
+  adult.write("adult.test", "|1x3 Cross validator\n" + kAdultRow + ".\n");
+  for (const char* name : {"", "adult.data"}) EXPECT_TRUE(test_of(adult, name).empty());
+}
+
 TEST(OpenKeyed, WhatDoesNotFitIsRefusedInOneLine) {
   const TestFolder folder;
   const auto novel = folder.write("novel.txt", "Call me Ishmael.\n");

@@ -29,7 +29,7 @@ struct OrderOptions {
   Strategy strategy = Strategy::kPartition;
   std::uint64_t size = 0;   // number of samples in the dataset
   std::uint64_t seed = 1;   // equal on all workers
-  std::uint64_t batch = 1;  // samples per worker and step
+  std::uint64_t batch = 1;  // samples per worker and step, unless `step` is set
   // Samples of a step of all workers together, which divide them; 0: workers * batch. Workers that
   // continue without others keep the steps of all of them with it. Unused by kReplicate.
   std::uint64_t step = 0;
@@ -41,12 +41,13 @@ struct OrderOptions {
 // The samples of this worker in each step. All workers make the same number of steps per epoch.
 //
 // kPartition: the order of an epoch is a permutation by seed and epoch, equal on all workers. A
-// step takes the next workers * batch samples, and worker r takes the r-th part of them. N workers
-// with batch B therefore see in each step the same samples as one worker with batch N * B. The last
-// step divides the rest evenly: parts differ by at most one sample and may be empty.
+// step takes the next workers * batch samples, or `step` of them, and worker r takes the r-th part.
+// Without `step`, N workers with batch B therefore see in each step the same samples as one worker
+// with batch N * B. Parts that do not divide evenly, such as those of the last step, differ by at
+// most one sample and may be empty.
 // kReplicate: the permutation depends on seed, epoch and rank, and each worker visits all of it.
-// kStream: file order; worker r takes the r-th batch of each step. The last batch may be shorter,
-// and the workers after it get an empty one.
+// kStream: file order; worker r takes the r-th batch of each step. With `step` a batch is an equal
+// part of it, rounded up. The last batch may be shorter, and the workers after it get an empty one.
 //
 // Threads: one at a time.
 class Order final {

@@ -8,6 +8,7 @@
 #include "apps/tally/command_line.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/train/evaluation.h"
+#include "apps/train/report_parts.h"
 #include "apps/train/train_commands.h"
 #include "apps/train/use/trained_model.h"
 #include "base/counted.h"
@@ -52,8 +53,9 @@ Result<std::unique_ptr<data::Dataset>> open_evaluated(const EvalCommand& command
               data::locate_like(command.data, data_cache_folder(), like));
     if (location.test.empty() && is_same(command.data, trained.training.data))
       fmt::print(stderr,
-                 "tally eval: {} is the data of the training: most of these samples were trained "
-                 "with; without --data only the held-out ones are evaluated\n",
+                 "tally eval: {} has the name of the training data: if it is the same file, the "
+                 "model was trained on most of these samples; without --data only the held-out "
+                 "ones are evaluated\n",
                  command.data);
     return data::open_like(location, like, data::Targets::kNeeded);
   }
@@ -86,7 +88,7 @@ void print_score(const EvalCommand& command, const TrainedModel& trained, const 
              counted(samples, "sample"), score.loss);
   if (score.accuracy) fmt::print(", accuracy {:.2f} %", 100 * *score.accuracy);
   if (score.auc) fmt::print(", AUC {:.4f}", *score.auc);
-  if (score.rmse) fmt::print(", RMSE {:.4g}", *score.rmse);
+  if (score.rmse) fmt::print(", RMSE {}", number_text(*score.rmse));
   if (score.r2) fmt::print(", R2 {:.4f}", *score.r2);
   fmt::print("\n");
 }

@@ -97,6 +97,9 @@ Result<std::vector<fs::path>> images_of(const fs::path& folder) {
   TALLY_TRY(std::vector<fs::path> images, data::images_in(folder));
   std::vector<fs::path> folders = {folder};
   if (const auto found = data::find_image_folders(folder); images.empty() && found) {
+    if (found->test)
+      return invalid("{} has two parts: name {}, {} or both", folder.string(),
+                     found->train.string(), found->test->string());
     folders.clear();
     TALLY_TRY(const auto names, data::class_folders(found->train));
     for (const std::string& name : names) {
@@ -112,7 +115,7 @@ Result<std::vector<fs::path>> images_of(const fs::path& folder) {
       if (entry.is_regular_file(ignored) && !entry.path().filename().string().starts_with('.'))
         ++files;
   if (!images.empty() && files > images.size())
-    fmt::print(stderr, "tally predict: {}: {} skipped, for only .jpg, .jpeg and .png are read\n",
+    fmt::print(stderr, "tally predict: {}: skipped {}: only .jpg, .jpeg and .png are read\n",
                folder.string(), counted(files - images.size(), "other file"));
   return images;
 }

@@ -1,7 +1,7 @@
 // The module has two layers. `model` is the trained model itself: libtorch cannot compile C++, so
 // its graph is recorded while it computes an example (trace()). The layer above is source text that
-// libtorch compiles: it prepares inputs and turns outputs into answers. Which text depends on the
-// preprocessing and on the task.
+// libtorch compiles (torchscript_sources.h): it prepares inputs and turns outputs into answers. The
+// preprocessing and the task select the texts.
 #include "apps/train/use/torchscript.h"
 
 #include <cmath>
@@ -10,6 +10,7 @@
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include "apps/train/use/prediction.h"
+#include "apps/train/use/torchscript_sources.h"
 #include "base/errors.h"
 #include "base/rng.h"
 #include "data/csv.h"
@@ -28,275 +29,12 @@ constexpr double kTolerance = 1e-4;
 // U+FFFD, in place of bytes that are not UTF-8.
 constexpr std::uint32_t kReplacement = 0xFFFD;
 
-// The answers of the model: probabilities or values.
-constexpr const char* kClassify = R"(
-def answer(self, output: Tensor) -> Tensor:
-    return torch.softmax(output, -1)
-)";
-constexpr const char* kBestClass = R"(
-def best(self, answers: Tensor) -> List[Tuple[str, float]]:
-    result: List[Tuple[str, float]] = []
-    for i in range(answers.size(0)):
-        label = int(answers[i].argmax())
-        result.append((self.classes[label], float(answers[i, label])))
-    return result
-)";
-constexpr const char* kDecide = R"(
-def answer(self, output: Tensor) -> Tensor:
-    second = torch.sigmoid(output.reshape([-1]))
-    return torch.stack([1 - second, second], 1)
-)";
-constexpr const char* kRegress = R"(
-def answer(self, output: Tensor) -> Tensor:
-    return output.reshape([-1]).double() * self.target_deviation + self.target_mean
-)";
-constexpr const char* kBestValue = R"(
-def best(self, answers: Tensor) -> List[float]:
-    result: List[float] = []
-    for i in range(answers.size(0)):
-        result.append(float(answers[i]))
-    return result
-)";
-
 // `result` is the type of best().
 std::string predict_source(const std::string& input, const std::string& encoded,
                            const std::string& result) {
   return "\ndef predict(self, inputs: " + input + ") -> " + result +
          ":\n    return self.best(self.forward(" + encoded + "))\n";
 }
-
-// Images: bytes or numbers from 0 to 255. An image of another size is cut to its centre and
-// resized.
-constexpr const char* kImages = R"(
-def forward(self, images: Tensor) -> Tensor:
-    fits = images.dim() == 4 and images.size(1) == self.channels
-    assert fits, "expected images of pixels from 0 to 255: [count, channels, height, width]"
-    x = images.float()
-    height = x.size(2)
-    width = x.size(3)
-    if height != self.height or width != self.width:
-        scale = min(height / self.height, width / self.width)
-        high = int(round(self.height * scale))
-        wide = int(round(self.width * scale))
-        top = (height - high) // 2
-        left = (width - wide) // 2
-        x = x[:, :, top:top + high, left:left + wide]
-        x = torch._upsample_bilinear2d_aa(x, [self.height, self.width], False, None, None)
-    x = (x / 255.0 - self.mean) / self.deviation
-    return self.answer(self.model.forward(x))
-)";
-
-// Tables: forward() takes the features before they are scaled: a number, or NaN if it is missing;
-// for a text column one feature per category, 1 or 0.
-constexpr const char* kTables = R"(
-def encode(self, rows: List[Dict[str, str]]) -> Tensor:
-    features = torch.zeros([len(rows), self.mean.size(0)]).double()
-    for i in range(len(rows)):
-        row = rows[i]
-        for c in range(len(self.columns)):
-            column = self.columns[c]
-            assert column in row, "a row has no column " + column
-            text = row[column].strip()
-            if not self.numeric[c]:
-                if row[column] in self.categories[c]:
-                    text = row[column]  # quoted, with spaces around it
-                if text in self.categories[c]:
-                    features[i, self.categories[c][text]] = 1.0
-            elif text in self.missing_words:
-                features[i, self.first[c]] = self.nan
-            else:
-                value = float(text)
-                fits = abs(value) <= 3.4028234663852886e38
-                assert fits, "expected a number in column " + column + ", found " + text
-                features[i, self.first[c]] = value
-    return features.to(self.mean.device)
-
-def forward(self, features: Tensor) -> Tensor:
-    x = features.double()
-    x = torch.where(torch.isnan(x), self.missing, x.float().double())
-    x = ((x - self.mean) / self.deviation).float()
-    return self.answer(self.model.forward(x))
-)";
-
-constexpr const char* kVectors = R"(
-def forward(self, features: Tensor) -> Tensor:
-    return self.answer(self.model.forward(features.float()))
-)";
-
-// Rows of keys: forward() takes keys, or -1 in an empty slot, and their values.
-constexpr const char* kKeys = R"(
-def forward(self, keys: Tensor, values: Tensor) -> Tensor:
-    fits = keys.dim() == 2 and keys.size(1) == self.slots and values.size() == keys.size()
-    assert fits, "expected keys and values: [count, slots] each"
-    assert bool((keys >= -1).all()), "a key is 0 or above, or -1 in an empty slot"
-    return self.answer(self.model.forward(keys, values.double()))
-)";
-
-// Tables of the user's own, as src/data/keyed_columns.cc reads them. Numbers of TorchScript are
-// int64 and wrap around; its shifts to the right repeat the sign, so a mask follows. Indices of
-// texts count bytes. The kinds of columns are those of data::KeyedColumn.
-constexpr const char* kKeyedColumns = R"(
-def key_of(self, salt: int, category: str) -> int:
-    hash = -3750763034362895579
-    for i in range(len(category)):
-        hash = (hash ^ ord(category[i])) * 1099511628211
-    z = (salt ^ hash) + -7046029254386353131
-    z = (z ^ ((z >> 30) & 17179869183)) * -4658895280553007687
-    z = (z ^ ((z >> 27) & 137438953471)) * -7723592293110705685
-    z = z ^ ((z >> 31) & 8589934591)
-    return (z >> 1) & 9223372036854775807
-
-def encode(self, rows: List[Dict[str, str]]) -> Tuple[Tensor, Tensor]:
-    keys: List[int] = []
-    values: List[float] = []
-    for row in rows:
-        for c in range(len(self.columns)):
-            column = self.columns[c]
-            assert column in row, "a row has no column " + column
-            text = row[column].strip(self.spaces)
-            missing = text in self.missing_words
-            key = -1
-            if self.kinds[c] == 0:
-                if not missing:
-                    key = self.key_of(self.salts[c], text)
-                keys.append(key)
-                values.append(0.0 if missing else 1.0)
-                continue
-            value = 0.0
-            if not missing:
-                number = float(text)
-                fits = abs(number) <= 3.4028234663852886e38
-                assert fits, "expected a number in column " + column + ", found " + text
-                value = (number - self.means[c]) / self.deviations[c]
-                value = max(min(value, self.most_deviations), -self.most_deviations)
-                if self.kinds[c] == 2:
-                    bucket = 0
-                    for bound in self.bounds[c]:
-                        if bound <= number:
-                            bucket += 1
-                    key = self.key_of(self.salts[c], str(bucket))
-                elif abs(number) <= self.most_whole and number == float(int(number)):
-                    key = self.key_of(self.salts[c], str(int(number)))
-            keys.append(key)
-            values.append(0.0 if key < 0 else 1.0)
-            keys.append(-1 if missing else self.value_keys[c])
-            values.append(value)
-    device = self.position.device
-    shape = [len(rows), self.slots]
-    # Values are float32 in Tally.
-    return (torch.tensor(keys, device=device).long().reshape(shape),
-            torch.tensor(values, device=device).float().reshape(shape))
-)";
-constexpr const char* kPredictRows = R"(
-    keys, values = self.encode(inputs)
-    return self.best(self.forward(keys, values))
-)";
-
-// Texts: the model computes whole contexts. Later symbols do not change the scores of earlier ones,
-// so a shorter text is filled up. continued() returns the new symbols.
-constexpr const char* kSymbols = R"(
-def forward(self, symbols: Tensor) -> Tensor:
-    length = symbols.size(1)
-    assert length <= self.context, "the text is longer than the context of the model"
-    filled = torch.zeros([symbols.size(0), self.context], device=symbols.device).long()
-    filled[:, :length] = symbols
-    return self.model.forward(filled)[:, :length]
-
-def continued(self, begin: List[int], tokens: int, temperature: float) -> List[int]:
-    symbols = begin[:]
-    for _ in range(tokens):
-        window = torch.tensor(symbols[-self.context:], device=self.position.device)
-        scores = self.forward(window.unsqueeze(0))[0, -1]
-        if temperature <= 0.0:
-            symbols.append(int(scores.argmax()))
-        else:
-            symbols.append(int(torch.multinomial(torch.softmax(scores / temperature, -1), 1)))
-    return symbols[len(begin):]
-)";
-constexpr const char* kCharacters = R"(
-def encode(self, text: str) -> Tensor:
-    symbols: List[int] = []
-    i = 0
-    while i < len(text):
-        lead = ord(text[i])
-        length = 1
-        if lead >= 240:
-            length = 4
-        elif lead >= 224:
-            length = 3
-        elif lead >= 192:
-            length = 2
-        symbol = text[i:i + length]
-        assert symbol in self.number_of, "the model was not trained on '" + symbol + "'"
-        symbols.append(self.number_of[symbol])
-        i += length
-    return torch.tensor(symbols)
-
-def decode(self, symbols: List[int]) -> str:
-    return "".join([self.classes[symbol] for symbol in symbols])
-
-def generate(self, prompt: str, tokens: int, temperature: float) -> str:
-    symbols: List[int] = []
-    if len(prompt) > 0:
-        symbols = [int(symbol) for symbol in self.encode(prompt)]
-    elif "\n" in self.number_of:
-        symbols = [self.number_of["\n"]]
-    else:
-        symbols = [0]
-    return prompt + self.decode(self.continued(symbols, tokens, temperature))
-)";
-// Texts of bytes. decode() replaces bytes that are not UTF-8, as Python's errors="replace" does,
-// but each by a character of its own.
-constexpr const char* kBytes = R"(
-def encode(self, text: str) -> Tensor:
-    return torch.tensor([ord(text[i]) for i in range(len(text))]).long()
-
-def utf8_length(self, symbols: List[int], at: int) -> int:
-    lead = symbols[at]
-    if lead < 128:
-        return 1
-    length = 0
-    if lead >= 194 and lead < 224:
-        length = 2
-    elif lead >= 224 and lead < 240:
-        length = 3
-    elif lead >= 240 and lead < 245:
-        length = 4
-    if length == 0 or at + length > len(symbols):
-        return 0
-    for i in range(at + 1, at + length):
-        if symbols[i] < 128 or symbols[i] >= 192:
-            return 0
-    second = symbols[at + 1]
-    # Overlong forms, surrogates, and numbers above U+10FFFF.
-    if (lead == 224 and second < 160) or (lead == 237 and second >= 160):
-        return 0
-    if (lead == 240 and second < 144) or (lead == 244 and second >= 144):
-        return 0
-    return length
-
-def decode(self, symbols: List[int]) -> str:
-    parts: List[str] = []
-    i = 0
-    while i < len(symbols):
-        length = self.utf8_length(symbols, i)
-        if length == 0:
-            parts.append(self.replacement)
-        for k in range(length):
-            parts.append(chr(symbols[i + k]))
-        i += max(length, 1)
-    return "".join(parts)
-
-def generate_bytes(self, prompt: List[int], tokens: int, temperature: float) -> List[int]:
-    for byte in prompt:
-        assert byte >= 0 and byte <= 255, "a byte is a number from 0 to 255"
-    begin = prompt if len(prompt) > 0 else [10]
-    return prompt + self.continued(begin, tokens, temperature)
-
-def generate(self, prompt: str, tokens: int, temperature: float) -> str:
-    symbols = [ord(prompt[i]) for i in range(len(prompt))]
-    return self.decode(self.generate_bytes(symbols, tokens, temperature))
-)";
 
 // Copies parameters, buffers and submodules, which keep their names.
 void copy_tensors(const torch::nn::Module& from, const std::string& path, Module& to,
@@ -393,20 +131,21 @@ class Preparer final {
     add_number(module_, "width", samples_.shape.input[2]);
     module_.register_buffer("mean", by_channel(image.scale.mean));
     module_.register_buffer("deviation", by_channel(image.scale.deviation));
-    module_.define(kImages);
+    module_.define(torchscript::kImages);
     module_.define(predict_source("Tensor", "inputs", best_));
     return {};
   }
 
   Result<void> operator()(const data::TableEncoding& table) {
     add_columns(table);
-    module_.define(kTables);
+    module_.define(torchscript::kNumbers);
+    module_.define(torchscript::kTables);
     module_.define(predict_source("List[Dict[str, str]]", "self.encode(inputs)", best_));
     return {};
   }
 
   Result<void> operator()(const data::VectorEncoding&) {
-    module_.define(kVectors);
+    module_.define(torchscript::kVectors);
     module_.define(predict_source("Tensor", "inputs", best_));
     return {};
   }
@@ -414,11 +153,11 @@ class Preparer final {
   Result<void> operator()(const data::TextEncoding& text) {
     add_number(module_, "context", samples_.shape.input.front());
     module_.register_buffer("position", torch::zeros({1}));
-    module_.define(kSymbols);
+    module_.define(torchscript::kSymbols);
     if (text.level == data::TextLevel::kByte) {
       module_.register_attribute("replacement", c10::StringType::get(),
                                  data::utf8_of(kReplacement));
-      module_.define(kBytes);
+      module_.define(torchscript::kBytes);
       return {};
     }
     c10::Dict<std::string, std::int64_t> number_of;
@@ -427,22 +166,23 @@ class Preparer final {
     module_.register_attribute(
         "number_of", c10::DictType::create(c10::StringType::get(), c10::IntType::get()), number_of);
     add_texts(module_, "classes", samples_.classes);
-    module_.define(kCharacters);
+    module_.define(torchscript::kCharacters);
     return {};
   }
 
   Result<void> operator()(const data::KeyedEncoding& keyed) {
     add_number(module_, "slots", samples_.shape.input[1]);
-    module_.define(kKeys);
+    module_.define(torchscript::kKeys);
     if (keyed.columns.empty()) {
       module_.define("\ndef predict(self, keys: Tensor, values: Tensor) -> " + best_ +
                      ":\n    return self.best(self.forward(keys, values))\n");
       return {};
     }
     add_keyed_columns(keyed);
-    module_.define(kKeyedColumns);
+    module_.define(torchscript::kNumbers);
+    module_.define(torchscript::kKeyedColumns);
     module_.define("\ndef predict(self, inputs: List[Dict[str, str]]) -> " + best_ + ":" +
-                   kPredictRows);
+                   torchscript::kPredictRows);
     return {};
   }
 
@@ -471,6 +211,9 @@ class Preparer final {
       deviations.push_back(column.deviation);
       bounds.push_back(c10::List<double>(column.bounds));
     }
+    using Kind = data::KeyedColumn::Kind;
+    add_number(module_, "text_kind", static_cast<std::int64_t>(Kind::kText));
+    add_number(module_, "number_kind", static_cast<std::int64_t>(Kind::kNumber));
     add_texts(module_, "columns", names);
     add_texts(module_, "missing_words", data::missing_words());
     module_.register_attribute("kinds", c10::ListType::ofInts(), kinds);
@@ -560,8 +303,10 @@ Result<Module> to_torchscript(const TrainedModel& trained) {
   if (trained.task != recipes::Task::kLanguage) {
     const bool binary = trained.task == recipes::Task::kBinary;
     add_texts(module, "classes", samples.classes);
-    module.define(regresses ? kRegress : binary ? kDecide : kClassify);
-    module.define(regresses ? kBestValue : kBestClass);
+    module.define(regresses ? torchscript::kRegress
+                  : binary  ? torchscript::kDecide
+                            : torchscript::kClassify);
+    module.define(regresses ? torchscript::kBestValue : torchscript::kBestClass);
   }
   TALLY_TRY(std::visit(preparer, samples.encoding));
   module.eval();

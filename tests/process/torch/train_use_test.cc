@@ -71,6 +71,27 @@ for answer in model.predict(list(csv.DictReader(open(sys.argv[2])))):
     print("%s %.4f" % answer if isinstance(answer, tuple) else "%.7g" % answer)
 )";
 
+// Prints the refusal of each text in the numeric column of this name.
+constexpr const char* kRefusalsInPython = R"(
+import sys, torch
+model = torch.jit.load(sys.argv[1])
+for text in sys.argv[3:]:
+    row = {name: "1" for name in model.columns}
+    row[sys.argv[2]] = text
+    try:
+        print("accepted", model.predict([row]))
+    except Exception as error:
+        print(str(error).split("AssertionError: ")[-1].strip())
+)";
+
+// The lines that kRefusalsInPython prints for a numeric column.
+std::string expected_refusals(const std::string& column, const std::vector<std::string>& texts) {
+  std::string lines;
+  for (const std::string& text : texts)
+    lines += fmt::format("expected a number in column {}, found {}\n", column, text);
+  return lines;
+}
+
 TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
   const auto result = result_of({"mlp", "--data", folder_.table(300), "--workers", "1", "--width",
                                  "8", "--epochs", "6", "--checkpoint", runs("t")});
@@ -88,6 +109,8 @@ TEST_F(TrainUse, TablePredictsTheSameOnTheCommandLineAndInPython) {
   tally({"export", runs("t"), "--to", exported});
   expect_no_export_on_a_full_disk(runs("t"));
   EXPECT_EQ(lines, numbered(input, python(kPredictInPython, {exported, input})));
+  EXPECT_EQ(python(kRefusalsInPython, {exported, "x", "0x1F", "ten", "1e39"}),
+            expected_refusals("x", {"0x1F", "ten", "1e39"}));
 }
 
 // Categories that are not ASCII, unknown or missing, and numbers of all kinds.
@@ -112,6 +135,8 @@ TEST_F(TrainUse, TableOfKeysPredictsTheSameOnTheCommandLineAndInPython) {
   tally({"export", runs("k"), "--to", exported});
   EXPECT_EQ(tally({"predict", runs("k"), "--input", input}),
             numbered(input, python(kPredictInPython, {exported, input})));
+  EXPECT_EQ(python(kRefusalsInPython, {exported, "amount", "0x1F", "ten", "1e39"}),
+            expected_refusals("amount", {"0x1F", "ten", "1e39"}));
   EXPECT_THAT(tally({"eval", runs("k"), "--data", table}), HasSubstr(" on 240 samples: loss 0."));
 }
 
@@ -251,6 +276,13 @@ TEST_F(TrainUse, ExportedImagesModelHasTheAccuracyOfTheTraining) {
   EXPECT_THAT(refusal_of({"predict", runs("i"), "--input", folder_.table(3)}, 1),
               HasSubstr("the model takes images"));
   EXPECT_THAT(refusal_of({"export", runs("i"), "--to", "x.onnx"}, 2), HasSubstr("ONNX"));
+  const std::string parts = folder_.file("parts");
+  for (const char* part : {"/train/one", "/test/one"}) {
+    std::filesystem::create_directories(parts + part);
+    write_file(parts + part + "/1.png", "");
+  }
+  EXPECT_THAT(refusal_of({"predict", runs("i"), "--input", parts}, 1),
+              HasSubstr(fmt::format("name {0}/train, {0}/test or both", parts)));
 }
 
 TEST_F(TrainUse, TrainingStartsFromExportedWeights) {
