@@ -112,26 +112,26 @@ TEST(Crosses, HaveTheMixOfTheirNumberAndTheirKeys) {
 // The number of samples and the keys differ from those of the example.
 TEST(KeyedModels, RecordedGraphComputesWithOtherKeys) {
   const KeyedShape shape{.slots = 3, .rows = 100, .embedding = 4, .hidden = 8, .l2 = 0.1};
-  const std::vector<std::shared_ptr<Model>> models = {
+  const std::vector<std::shared_ptr<KeyedModel>> models = {
       std::make_shared<Logistic>(shape), std::make_shared<DeepFm>(shape),
       std::make_shared<WideDeep>(shape, std::vector<Cross>{{0, 1}, {0, 1, 2}}),
       std::make_shared<WideDeep>(shape, std::vector<Cross>{})};
   const at::NoGradGuard no_grad;
   constexpr std::int64_t kLarge = std::int64_t{1} << 62;
-  const at::Tensor example = samples(3, {1, kLarge, -1, 2, 3, 4}, {1, 1, 0, 2, 2, 2});
-  const at::Tensor other =
-      samples(3, {kLarge - 1, 9, 99, -1, 100, 101, 5, kLarge + 7, -1}, {1, 2, 3, 0, 4, 5, 6, 7, 0});
+  const KeyedBatch example = keyed_batch(samples(3, {1, kLarge, -1, 2, 3, 4}, {1, 1, 0, 2, 2, 2}));
+  const KeyedBatch other = keyed_batch(samples(
+      3, {kLarge - 1, 9, 99, -1, 100, 101, 5, kLarge + 7, -1}, {1, 2, 3, 0, 4, 5, 6, 7, 0}));
   for (const auto& model : models) {
     model->eval();
     for (at::Tensor& parameter : model->parameters()) parameter.normal_().set_requires_grad(false);
     const auto compute = [&model](torch::jit::Stack inputs) -> torch::jit::Stack {
-      return {model->forward(inputs.at(0).toTensor())};
+      return {model->forward_batch({inputs.at(0).toTensor(), inputs.at(1).toTensor()})};
     };
-    const auto traced = torch::jit::tracer::trace({example}, compute,
+    const auto traced = torch::jit::tracer::trace({example.keys, example.values}, compute,
                                                   [](const at::Tensor&) { return std::string(); });
-    torch::jit::Stack stack = {other};
+    torch::jit::Stack stack = {other.keys, other.values};
     torch::jit::GraphFunction("recorded", traced.first->graph, nullptr).run(stack);
-    EXPECT_TRUE(at::allclose(stack.at(0).toTensor(), model->forward(other)));
+    EXPECT_TRUE(at::allclose(stack.at(0).toTensor(), model->forward_batch(other)));
   }
 }
 
