@@ -37,6 +37,7 @@ class InProcessJob final : public Job {
     closed_ = true;
     world_->close();
     MutexLock lock(context_->router->mutex);
+    context_->left = true;
     context_->transport->close();
   }
 

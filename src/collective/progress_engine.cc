@@ -39,6 +39,8 @@ Result<void> ProgressEngine::run(RunningOperation& running) {
       return mailbox_.failure();
     }
     diagnose(running);
+    // The rank has closed its job, for example while a checkpoint was written: nothing arrives.
+    if (context_.left) mailbox_.close();
     if (mailbox_.failed()) return mailbox_.failure();
     mailbox_.router().wait(next_look(running), [&running] { return running.task.ready(); });
   }
