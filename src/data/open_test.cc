@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "data/pixel_files.h"
 #include "data/test_files.h"
 #include "data/test_images.h"
 
