@@ -14,7 +14,7 @@ using data::Position;
 using data::Strategy;
 
 // Workers that train as Training does: batches of their order, and a sum of reports at meetings.
-// What they train on is counted sample by sample.
+// The test counts their samples one by one.
 class DividedTraining {
  public:
   explicit DividedTraining(DivisionOptions options) : options_(options) {

@@ -20,7 +20,7 @@ class Trainer;
 namespace tally::app {
 
 struct InitialWeights {
-  // What was loaded, and the names of all tensors and tables that only one of the two has.
+  // Names the loaded tensors and tables, and all that only one of the two has.
   std::string text;
   // Sets the rows of sparse tables on servers; empty: there are none. Every rank calls it when its
   // trainer is made. Throws Failure.
