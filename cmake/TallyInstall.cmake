@@ -10,7 +10,8 @@ include(CMakePackageConfigHelpers)
 # The modules that include/tally and the trainer need. Only our own programs use `sim` and the
 # dataset readers of `data`.
 set(installed_modules
-  base kernel optimizer wire plan policy codec net group collective checkpoint server train)
+  base kernel optimizer wire plan policy codec net group collective checkpoint server exchange
+  train)
 set(module_objects "")
 foreach(module ${installed_modules})
   if(TARGET tally_${module})

@@ -37,7 +37,7 @@ function(tally_module name)
   endif()
   # Without optimisation, the tests of these modules would compute for minutes under sanitizers.
   if(TALLY_SANITIZE AND TARGET ${name}_test AND
-     name MATCHES "^(kernel|codec|policy|optimizer|net|collective|train)$")
+     name MATCHES "^(kernel|codec|policy|optimizer|net|collective|exchange|train)$")
     target_compile_options(${name}_test PRIVATE -O1)
   endif()
   if(benches AND TALLY_BUILD_BENCH AND NOT TALLY_SANITIZE)

@@ -28,10 +28,10 @@ Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
 }  // namespace
 
 BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
-                               const train::ShardedUpdate::Options& options)
+                               const exchange::ShardedUpdate::Options& options)
     : world_(world),
       parameters_(std::move(parameters)),
-      update_(or_throw(train::ShardedUpdate::make(world, options, setup_deadline()))),
+      update_(or_throw(exchange::ShardedUpdate::make(world, options, setup_deadline()))),
       is_collected_(parameters_.size(), false),
       is_told_(parameters_.size(), false) {
   check_devices(parameters_);
@@ -94,7 +94,7 @@ void BucketedModule::forget_gradients() {
   is_collected_.assign(is_collected_.size(), false);
 }
 
-void BucketedModule::announce(const train::StepContribution& contribution) {
+void BucketedModule::announce(const exchange::StepContribution& contribution) {
   // The first step only records the order of gradients.
   if (!order_is_settled_) return;
   settle();
@@ -157,12 +157,12 @@ std::vector<std::size_t> BucketedModule::gather() {
   return ready;
 }
 
-train::StepTotals BucketedModule::complete(const train::StepContribution& contribution,
-                                           std::span<const double> sums) {
+exchange::UpdateTotals BucketedModule::complete(const exchange::StepContribution& contribution,
+                                              std::span<const double> sums) {
   const std::vector<std::size_t> ready = gather();
   settle_order();
   for (const std::size_t i : ready) or_throw(update_->ready(i));
-  train::StepTotals totals = or_throw(update_->complete(contribution, sums));
+  exchange::UpdateTotals totals = or_throw(update_->complete(contribution, sums));
   announced_ = false;
   is_told_.assign(is_told_.size(), false);
   if (totals.samples == 0 || parameters_.front().tensor.device().is_cpu()) return totals;

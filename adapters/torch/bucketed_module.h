@@ -7,8 +7,8 @@
 #include "adapters/torch/first_use.h"
 #include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/tensors.h"
+#include "exchange/group/sharded_update.h"
 #include "tally/job.h"
-#include "train/sharded_update.h"
 
 namespace tally::adapter {
 
@@ -19,15 +19,15 @@ class BucketedModule final {
  public:
   // Collective. Values differ between ranks until spread_values().
   BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
-                 const train::ShardedUpdate::Options& options);
+                 const exchange::ShardedUpdate::Options& options);
   // Gives the parameters memory of their own again.
   ~BucketedModule();
   BucketedModule(const BucketedModule&) = delete;
   BucketedModule& operator=(const BucketedModule&) = delete;
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
-  train::ShardedUpdate& update() { return *update_; }
-  const train::ShardedUpdate& update() const { return *update_; }
+  exchange::ShardedUpdate& update() { return *update_; }
+  const exchange::ShardedUpdate& update() const { return *update_; }
 
   // Copies the values of rank 0 to all ranks. Collective.
   void spread_values();
@@ -38,7 +38,7 @@ class BucketedModule final {
 
   // The coming backward is the last before complete(), with gradients of this weight: buckets may
   // be processed as soon as they are complete. Without announce() gradients are only collected.
-  void announce(const train::StepContribution& contribution);
+  void announce(const exchange::StepContribution& contribution);
   // Whether other ranks rely on the announced gradients: the step must then be completed.
   bool is_announced() const { return announced_; }
   // Moves gradients that lie elsewhere into the buckets, for a caller that completes the update in
@@ -47,8 +47,8 @@ class BucketedModule final {
   // Copies values that the update changed to parameters on other devices.
   void values_to_devices();
   // Collective.
-  train::StepTotals complete(const train::StepContribution& contribution,
-                             std::span<const double> sums);
+  exchange::UpdateTotals complete(const exchange::StepContribution& contribution,
+                                std::span<const double> sums);
 
   // With by_priority on the CPU, new values may arrive after complete(): waits for all of them.
   void settle();
@@ -72,7 +72,7 @@ class BucketedModule final {
 
   Communicator& world_;
   const std::vector<NamedTensor> parameters_;
-  std::unique_ptr<train::ShardedUpdate> update_;
+  std::unique_ptr<exchange::ShardedUpdate> update_;
   std::vector<at::Tensor> value_views_;
   std::vector<at::Tensor> gradient_views_;
   std::unique_ptr<GradientHooks> hooks_;

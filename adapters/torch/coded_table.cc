@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "codec/lowrank/factors.h"
-#include "train/codec_state.h"
+#include "exchange/lane/codec_state.h"
 
 namespace tally::adapter {
 namespace {
@@ -17,7 +17,7 @@ std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options)
       codec::PowerSgd::Options{.rows = options.copy.values.size() / columns,
                                .columns = columns,
                                .rank = options.spec.rank,
-                               .seed = train::factor_seed(options.seed, options.first_element)});
+                               .seed = exchange::factor_seed(options.seed, options.first_element)});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ Deadline group_deadline() { return Deadline::after(kGroupExchangeSetupTimeout); 
 
 // With backups a thread takes part in the updates, while this thread reads the values of each whole
 // version.
-train::ShardedUpdate::Options in_order(train::ShardedUpdate::Options options) {
+exchange::ShardedUpdate::Options in_order(exchange::ShardedUpdate::Options options) {
   if (options.by_priority && options.on_event)
     options.on_event("schedule=priority: it is fifo, for update=backup needs whole versions");
   options.by_priority = false;
@@ -26,7 +26,7 @@ train::ShardedUpdate::Options in_order(train::ShardedUpdate::Options options) {
 }  // namespace
 
 GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
-                             const train::ShardedUpdate::Options& options,
+                             const exchange::ShardedUpdate::Options& options,
                              const policy::Rules& rules)
     : job_(job), rules_(rules), optimizers_(options.optimizers), codec_(options.codec) {
   // Without backups every update waits for all ranks, as bsp does.
@@ -38,12 +38,12 @@ GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
   model_->spread_values();
   if (has_backups)
     backup_ = or_throw(
-        train::BackupExchange::make(world, model_->update(), rules.needed, group_deadline()));
+        exchange::BackupExchange::make(world, model_->update(), rules.needed, group_deadline()));
 }
 
 GroupExchange::~GroupExchange() { backup_.reset(); }
 
-const std::vector<train::ParameterInfo>& GroupExchange::parameters() const {
+const std::vector<exchange::ParameterInfo>& GroupExchange::parameters() const {
   return model_->update().parameters();
 }
 
@@ -71,8 +71,8 @@ StepResult GroupExchange::complete_together(const StepGift& gift, bool draining,
   model_->update().set_rates(gift.rates);
   const bool counts = takes_part();
   const std::array<double, 2> sums = {counts ? gift.loss_sum : 0, draining ? 1.0 : 0.0};
-  const train::StepTotals totals =
-      model_->complete(counts ? gift.contribution : train::StepContribution{}, sums);
+  const exchange::UpdateTotals totals =
+      model_->complete(counts ? gift.contribution : exchange::StepContribution{}, sums);
   if (drained != nullptr) *drained = totals.sums[1];
   if (totals.samples == 0) return {};
   ++steps_;
@@ -82,7 +82,7 @@ StepResult GroupExchange::complete_together(const StepGift& gift, bool draining,
 
 StepResult GroupExchange::offer(const StepGift& gift) {
   const std::vector<std::size_t> ready = model_->gather();
-  train::BackupExchange::Taken taken;
+  exchange::BackupExchange::Taken taken;
   {
     const Stopwatch watch(waited_);
     taken = or_throw(backup_->exchange({.version = version_,
@@ -148,9 +148,9 @@ void GroupExchange::broadcast(const std::vector<NamedTensor>& tensors) {
 }
 
 // The thread for backups works in parallel to this one: only waiting and copying count here.
-train::StepTimes GroupExchange::times() const {
+exchange::StepTimes GroupExchange::times() const {
   if (backup_) return {.update = model_->copying(), .wait = waited_};
-  const train::StepTimes inner = model_->update().times();
+  const exchange::StepTimes inner = model_->update().times();
   return {.update = inner.update + model_->copying(), .wait = inner.wait};
 }
 
@@ -160,7 +160,7 @@ SavedCourse GroupExchange::course() const {
 
 std::size_t GroupExchange::state_bytes() {
   std::size_t bytes = 0;
-  for (const train::SliceState& slice : model_->update().states())
+  for (const exchange::SliceState& slice : model_->update().states())
     for (const std::span<std::byte> array : slice.state) bytes += array.size();
   return bytes;
 }
@@ -180,20 +180,20 @@ void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse&
     for (std::size_t p = 0; p < parameters().size(); ++p)
       or_throw(reader.read(parameters()[p].name, 0, model_->update().values(p)));
   model_->adopt_values();
-  for (const train::SliceState& slice : model_->update().states()) {
-    const train::ParameterInfo& info = parameters()[slice.parameter];
+  for (const exchange::SliceState& slice : model_->update().states()) {
+    const exchange::ParameterInfo& info = parameters()[slice.parameter];
     const auto names = state_names_of(info, optimizers_[info.group]);
     for (std::size_t k = 0; k < names.size(); ++k)
       or_throw(reader.read_state(info.name + "/" + names[k], slice.first, slice.state[k]));
   }
-  or_throw(train::read_states(reader, parameters(), codec_states(), sender()));
+  or_throw(exchange::read_states(reader, parameters(), codec_states(), sender()));
 }
 
-std::vector<train::CodecTensor> GroupExchange::codec_tensors() const {
-  return train::codec_tensors(codec_, parameters(), sender().of);
+std::vector<exchange::CodecTensor> GroupExchange::codec_tensors() const {
+  return exchange::codec_tensors(codec_, parameters(), sender().of);
 }
 
-std::vector<std::string> state_names_of(const train::ParameterInfo& parameter,
+std::vector<std::string> state_names_of(const exchange::ParameterInfo& parameter,
                                         const OptimizerSpec& optimizer) {
   std::vector<std::string> names = optimizer::state_names(optimizer);
   if (parameter.type == DataType::kFloat16 || parameter.type == DataType::kBFloat16)

@@ -5,9 +5,9 @@
 
 #include "adapters/torch/bucketed_module.h"
 #include "adapters/torch/model_exchange.h"
+#include "exchange/group/backup_exchange.h"
 #include "policy/rules.h"
 #include "tally/job.h"
-#include "train/backup_exchange.h"
 
 namespace tally::adapter {
 
@@ -17,10 +17,10 @@ class GroupExchange final : public ModelExchange {
  public:
   // Collective; copies the values of rank 0 to all ranks.
   GroupExchange(Job& job, std::vector<NamedTensor> parameters,
-                const train::ShardedUpdate::Options& options, const policy::Rules& rules);
+                const exchange::ShardedUpdate::Options& options, const policy::Rules& rules);
   ~GroupExchange() override;
 
-  const std::vector<train::ParameterInfo>& parameters() const override;
+  const std::vector<exchange::ParameterInfo>& parameters() const override;
   bool begin() override;
   void announce(const StepGift& gift) override;
   bool is_announced() const override { return model_->is_announced(); }
@@ -35,13 +35,15 @@ class GroupExchange final : public ModelExchange {
   std::vector<double> meet(std::vector<double> values) override;
   bool is_first() const override { return job_.rank() == 0; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
-  train::StepTimes times() const override;
+  exchange::StepTimes times() const override;
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
-  std::vector<train::SliceState> states() override { return model_->update().saved_states(); }
-  std::vector<train::CodecTensor> codec_tensors() const override;
-  std::vector<train::CodecState> codec_states() override { return model_->update().codec_states(); }
-  train::Sender sender() const override { return model_->update().sender(); }
+  std::vector<exchange::SliceState> states() override { return model_->update().saved_states(); }
+  std::vector<exchange::CodecTensor> codec_tensors() const override;
+  std::vector<exchange::CodecState> codec_states() override {
+    return model_->update().codec_states();
+  }
+  exchange::Sender sender() const override { return model_->update().sender(); }
   SavedCourse course() const override;
   void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
   std::size_t state_bytes() override;
@@ -58,7 +60,7 @@ class GroupExchange final : public ModelExchange {
   const plan::CodecSpec codec_;
   std::unique_ptr<Communicator> own_world_;  // for backup_; null: the job's is used
   std::unique_ptr<BucketedModule> model_;
-  std::unique_ptr<train::BackupExchange> backup_;  // null: updates wait for all ranks
+  std::unique_ptr<exchange::BackupExchange> backup_;  // null: updates wait for all ranks
   std::uint64_t steps_ = 0;
   std::uint64_t first_step_ = 0;  // steps() at version 0 of backup_, modulo 2^64
   std::uint64_t version_ = 0;     // of backup_, at which this rank computes

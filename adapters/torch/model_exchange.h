@@ -8,18 +8,18 @@
 
 #include "adapters/torch/first_use.h"
 #include "adapters/torch/tensors.h"
+#include "exchange/group/sharded_update.h"
+#include "exchange/group/slice.h"
+#include "exchange/lane/codec_state.h"
+#include "exchange/memory/parameter_layout.h"
 #include "policy/staleness.h"
 #include "tally/checkpoint.h"
-#include "train/codec_state.h"
-#include "train/parameter_layout.h"
-#include "train/sharded_update.h"
-#include "train/slice.h"
 
 namespace tally::adapter {
 
 // The contribution of a rank to an update.
 struct StepGift {
-  train::StepContribution contribution;
+  exchange::StepContribution contribution;
   double loss_sum = 0;
   std::vector<double> rates;  // by group
 };
@@ -50,7 +50,7 @@ class ModelExchange {
  public:
   virtual ~ModelExchange() = default;
 
-  virtual const std::vector<train::ParameterInfo>& parameters() const = 0;
+  virtual const std::vector<exchange::ParameterInfo>& parameters() const = 0;
 
   // Call before the first forward pass of an update: the parameters have the values to compute at.
   // False: this rank must not compute a gradient (subset:K).
@@ -87,19 +87,19 @@ class ModelExchange {
   // Copies the tensors of the first rank to all ranks. Collective.
   virtual void broadcast(const std::vector<NamedTensor>& tensors) = 0;
 
-  virtual train::StepTimes times() const = 0;
+  virtual exchange::StepTimes times() const = 0;
   // The staleness of this rank's applied gradients, and the number of dropped ones.
   virtual const policy::Histogram& staleness() const = 0;
   virtual std::uint64_t dropped() const = 0;
 
   // This rank's part of a checkpoint, in memory that is valid until the next call. Collective.
-  virtual std::vector<train::SliceState> states() = 0;
+  virtual std::vector<exchange::SliceState> states() = 0;
   // The codec state in checkpoints: the tensors of all ranks, and this rank's part of them.
   // Otherwise as states().
-  virtual std::vector<train::CodecTensor> codec_tensors() const { return {}; }
-  virtual std::vector<train::CodecState> codec_states() { return {}; }
+  virtual std::vector<exchange::CodecTensor> codec_tensors() const { return {}; }
+  virtual std::vector<exchange::CodecState> codec_states() { return {}; }
   // The number of this rank among the senders.
-  virtual train::Sender sender() const { return {}; }
+  virtual exchange::Sender sender() const { return {}; }
   virtual SavedCourse course() const = 0;
   // The number of updates, as codecs count them, after a restore of `course`.
   virtual std::uint64_t updates_of(const SavedCourse& course) const { return course.steps; }
@@ -111,7 +111,7 @@ class ModelExchange {
 
 // The names of a parameter's optimizer state arrays in checkpoints, in the order of
 // SliceState::state.
-std::vector<std::string> state_names_of(const train::ParameterInfo& parameter,
+std::vector<std::string> state_names_of(const exchange::ParameterInfo& parameter,
                                         const OptimizerSpec& optimizer);
 
 }  // namespace tally::adapter

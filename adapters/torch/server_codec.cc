@@ -50,7 +50,7 @@ void ServerExchange::make_coded() {
                             .shape = options_.infos[p].shape,
                             .sender = sender,
                             .seed = options_.seed,
-                            .first_element = train::first_element_of(options_.infos, p),
+                            .first_element = exchange::first_element_of(options_.infos, p),
                             .rank = rank_,
                             .in_step = in_step,
                             .copy = {.table = table.id,

@@ -16,17 +16,17 @@ Deadline state_deadline() { return Deadline::after(kCodecStateTimeout); }
 
 }  // namespace
 
-std::vector<train::CodecTensor> ServerExchange::codec_tensors() const {
-  auto tensors = train::codec_tensors(options_.codec, options_.infos, ranks_);
+std::vector<exchange::CodecTensor> ServerExchange::codec_tensors() const {
+  auto tensors = exchange::codec_tensors(options_.codec, options_.infos, ranks_);
   // Only updates in step encode the way back.
   if (options_.rules.update != plan::Update::kBsp)
     std::erase_if(tensors,
-                  [](const train::CodecTensor& tensor) { return tensor.name == "codec.back"; });
+                  [](const exchange::CodecTensor& tensor) { return tensor.name == "codec.back"; });
   return tensors;
 }
 
-std::vector<train::CodecState> ServerExchange::own_codec_states() {
-  std::vector<train::CodecState> states;
+std::vector<exchange::CodecState> ServerExchange::own_codec_states() {
+  std::vector<exchange::CodecState> states;
   for (const auto& coded : coded_) {
     if (coded == nullptr) continue;
     for (const CodedTable::State& state : coded->states())
@@ -44,7 +44,7 @@ std::vector<train::CodecState> ServerExchange::own_codec_states() {
 void ServerExchange::gather_senders() {
   saved_senders_.clear();
   std::vector<float> own;
-  for (const train::CodecState& state : own_codec_states())
+  for (const exchange::CodecState& state : own_codec_states())
     if (state.is_of_sender) own.insert(own.end(), state.values.begin(), state.values.end());
   if (own.empty()) return;
   std::vector<double> here(static_cast<std::size_t>(ranks_));
@@ -90,13 +90,13 @@ void ServerExchange::read_backs() {
 }
 
 // The name of each sender's state has the sender's number.
-std::vector<train::CodecState> ServerExchange::codec_states() {
-  std::vector<train::CodecState> states;
+std::vector<exchange::CodecState> ServerExchange::codec_states() {
+  std::vector<exchange::CodecState> states;
   if (!is_first()) return states;
-  std::vector<train::CodecState> own = own_codec_states();
+  std::vector<exchange::CodecState> own = own_codec_states();
   for (std::size_t rank = 0; rank < saved_senders_.size(); ++rank) {
     std::span<float> rest = saved_senders_[rank];
-    for (train::CodecState state : own) {
+    for (exchange::CodecState state : own) {
       if (!state.is_of_sender) continue;
       state.name = fmt::format("{}.{}", state.name, rank);
       state.is_of_sender = false;
@@ -105,7 +105,7 @@ std::vector<train::CodecState> ServerExchange::codec_states() {
       states.push_back(std::move(state));
     }
   }
-  for (train::CodecState& state : own)
+  for (exchange::CodecState& state : own)
     if (!state.is_of_sender) states.push_back(std::move(state));
   for (std::size_t t = 0; t < saved_backs_.size(); ++t)
     if (!saved_backs_[t].empty())
@@ -121,11 +121,11 @@ void ServerExchange::restore_backs(const checkpoint::Reader& reader) {
     const Table& table = tables_.tables()[t];
     if (!client().keeps_residual(table.id)) continue;
     std::vector<float> back(table.count);
-    const train::CodecState state{.parameter = coded_[t]->options().parameter,
-                                  .name = "back",
-                                  .is_of_sender = false,
-                                  .values = back};
-    or_throw(train::read_states(reader, options_.infos, std::span(&state, 1), sender()));
+    const exchange::CodecState state{.parameter = coded_[t]->options().parameter,
+                                     .name = "back",
+                                     .is_of_sender = false,
+                                     .values = back};
+    or_throw(exchange::read_states(reader, options_.infos, std::span(&state, 1), sender()));
     or_throw(client().write_state({.table = table.id, .first = 0, .count = table.parts},
                                   optimizer::state_arrays(options_.optimizers[table.group]),
                                   std::as_bytes(std::span<const float>(back)), state_deadline()));

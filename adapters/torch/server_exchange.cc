@@ -96,7 +96,7 @@ bool ServerExchange::begin() {
 
 void ServerExchange::announce(const StepGift& gift) {
   begin();
-  const train::StepContribution& own = gift.contribution;
+  const exchange::StepContribution& own = gift.contribution;
   const bool is_final = !options_.clip_norm && !options_.clip_value && kept_.empty() &&
                         own.weight == own.samples && own.samples > 0;
   if (!is_final || !choice_.push || is_too_late()) return;
@@ -174,7 +174,7 @@ void ServerExchange::gather() {
 // Computes the mean over this worker's samples, clips it, and adds the sum of earlier steps.
 void ServerExchange::prepare(const StepGift& gift) {
   const at::NoGradGuard no_grad;
-  const train::StepContribution& own = gift.contribution;
+  const exchange::StepContribution& own = gift.contribution;
   if (own.samples > 0 && own.weight != own.samples)
     for (at::Tensor& flat : all_gradients()) flat.mul_(own.weight / own.samples);
   clip();

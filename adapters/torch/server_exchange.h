@@ -23,8 +23,8 @@ class ServerExchange final : public ModelExchange {
  public:
   struct Options {
     std::vector<NamedTensor> parameters;
-    std::vector<train::ParameterInfo> infos;  // of `parameters`
-    std::vector<OptimizerSpec> optimizers;    // by group
+    std::vector<exchange::ParameterInfo> infos;  // of `parameters`
+    std::vector<OptimizerSpec> optimizers;       // by group
     policy::Rules rules;
     std::string plan;
     std::uint64_t seed = 1;
@@ -41,7 +41,7 @@ class ServerExchange final : public ModelExchange {
   // Gives the parameters memory of their own again.
   ~ServerExchange() override;
 
-  const std::vector<train::ParameterInfo>& parameters() const override { return options_.infos; }
+  const std::vector<exchange::ParameterInfo>& parameters() const override { return options_.infos; }
   bool begin() override;
   void announce(const StepGift& gift) override;
   bool is_announced() const override { return has_begun_; }
@@ -55,14 +55,14 @@ class ServerExchange final : public ModelExchange {
   bool is_due(std::uint64_t step) override;
   bool is_first() const override { return client().membership().lowest_rank == rank_; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
-  train::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
+  exchange::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
-  std::vector<train::SliceState> states() override;
-  std::vector<train::CodecTensor> codec_tensors() const override;
+  std::vector<exchange::SliceState> states() override;
+  std::vector<exchange::CodecTensor> codec_tensors() const override;
   // The first rank returns those of all workers.
-  std::vector<train::CodecState> codec_states() override;
-  train::Sender sender() const override { return {.number = rank_, .of = ranks_}; }
+  std::vector<exchange::CodecState> codec_states() override;
+  exchange::Sender sender() const override { return {.number = rank_, .of = ranks_}; }
   SavedCourse course() const override;
   std::uint64_t updates_of(const SavedCourse& course) const override;
   void restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
@@ -146,7 +146,7 @@ class ServerExchange final : public ModelExchange {
   bool is_low_rank(std::size_t table) const {
     return coded_[table] != nullptr && coded_[table]->is_low_rank();
   }
-  std::vector<train::CodecState> own_codec_states();
+  std::vector<exchange::CodecState> own_codec_states();
   void gather_senders();
   void read_backs();
   void restore_backs(const checkpoint::Reader& reader);

@@ -158,10 +158,10 @@ void ServerExchange::broadcast(const std::vector<NamedTensor>& tensors) {
 }
 
 // The first rank in the job returns all states. No rank pushes meanwhile.
-std::vector<train::SliceState> ServerExchange::states() {
+std::vector<exchange::SliceState> ServerExchange::states() {
   settle_all();
   sum({});
-  std::vector<train::SliceState> states;
+  std::vector<exchange::SliceState> states;
   saved_.clear();
   snapshot_.clear();
   gather_senders();
@@ -184,7 +184,7 @@ std::vector<train::SliceState> ServerExchange::states() {
       const ServerTables::Place& place = tables_.places()[p];
       const auto begin = static_cast<std::int64_t>(place.begin);
       const auto end = begin + static_cast<std::int64_t>(options_.infos[p].count());
-      train::SliceState state{.parameter = p, .first = 0};
+      exchange::SliceState state{.parameter = p, .first = 0};
       const auto keep = [this](const at::Tensor& tensor) {
         saved_.push_back(tensor.contiguous());
         return adapter::bytes_of(saved_.back());
@@ -249,7 +249,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
       std::vector<at::Tensor> arrays(names.size());
       for (at::Tensor& array : arrays) array = at::zeros_like(table.values);
       for (const std::size_t p : table.parameters) {
-        const train::ParameterInfo& info = options_.infos[p];
+        const exchange::ParameterInfo& info = options_.infos[p];
         const auto begin = static_cast<std::int64_t>(tables_.places()[p].begin);
         const auto end = begin + static_cast<std::int64_t>(info.count());
         if (state_names_of(info, optimizer).size() > names.size()) {
@@ -273,7 +273,7 @@ void ServerExchange::restore(const checkpoint::Reader& reader, const SavedCourse
     }
     restore_backs(reader);
   }
-  or_throw(train::read_states(reader, options_.infos, own_codec_states(), sender()));
+  or_throw(exchange::read_states(reader, options_.infos, own_codec_states(), sender()));
   sum({});
   pull_first();
   sum({});

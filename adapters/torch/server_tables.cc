@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "codec/codec.h"
+#include "exchange/lane/codec_state.h"
 #include "server/protocol/payloads.h"
-#include "train/codec_state.h"
 
 namespace tally::adapter {
 namespace {
@@ -62,8 +62,8 @@ ServerTables::ServerTables(server::Client& client, const Options& options)
 void ServerTables::place_parameters() {
   std::map<std::pair<std::size_t, DataType>, std::size_t> index_of;
   for (std::size_t p = options_.parameters.size(); p-- > 0;) {
-    const train::ParameterInfo& info = options_.parameters[p];
-    if (train::is_compressed(options_.codec, info)) {
+    const exchange::ParameterInfo& info = options_.parameters[p];
+    if (exchange::is_compressed(options_.codec, info)) {
       places_[p] = {.table = tables_.size(), .begin = 0};
       tables_.push_back(
           {.group = info.group, .count = info.count(), .is_coded = true, .parameters = {p}});
@@ -111,7 +111,7 @@ server::TableSpec ServerTables::spec_of(const Table& table, const std::string& n
   const std::size_t p = table.parameters.front();
   spec.codec = plan::to_string(options_.codec);
   spec.columns = static_cast<std::uint32_t>(codec::shape_of(options_.parameters[p].shape).columns);
-  spec.first_element = train::first_element_of(options_.parameters, p);
+  spec.first_element = exchange::first_element_of(options_.parameters, p);
   return spec;
 }
 
@@ -124,7 +124,7 @@ at::Tensor ServerTables::allocate(const Table& table) {
 std::vector<at::Tensor> ServerTables::views_of(const std::vector<at::Tensor>& flat) const {
   std::vector<at::Tensor> views;
   for (std::size_t p = 0; p < places_.size(); ++p) {
-    const train::ParameterInfo& info = options_.parameters[p];
+    const exchange::ParameterInfo& info = options_.parameters[p];
     const at::Tensor& table = flat[places_[p].table];
     auto* const begin = static_cast<std::byte*>(table.data_ptr()) +
                         places_[p].begin * static_cast<std::size_t>(table.element_size());

@@ -10,9 +10,9 @@
 #include "adapters/torch/coded_table.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
+#include "exchange/memory/parameter_layout.h"
 #include "plan/codec_spec.h"
 #include "tally/server.h"
-#include "train/parameter_layout.h"
 
 namespace tally::adapter {
 
@@ -23,7 +23,7 @@ namespace tally::adapter {
 class ServerTables final {
  public:
   struct Options {
-    std::vector<train::ParameterInfo> parameters;
+    std::vector<exchange::ParameterInfo> parameters;
     std::vector<OptimizerSpec> optimizers;  // by group
     std::string plan;
     int workers = 1;

@@ -15,9 +15,9 @@
 #include "adapters/torch/trainer_impl.h"
 #include "base/clock.h"
 #include "base/stopwatch.h"
+#include "exchange/check_same.h"
+#include "exchange/lane/codec_groups.h"
 #include "policy/rules.h"
-#include "train/check_same.h"
-#include "train/codec_groups.h"
 
 namespace tally {
 
@@ -67,7 +67,7 @@ std::size_t group_of(const NamedTensor& parameter, const std::vector<ParameterGr
   return 0;
 }
 
-train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
+exchange::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
   if (!parameter.tensor.is_floating_point())
     refuse(ErrorCode::kInvalid, fmt::format("{} must have a real type", parameter.name));
   return {.name = parameter.name,
@@ -76,10 +76,10 @@ train::ParameterInfo info_of(const NamedTensor& parameter, std::size_t group) {
           .group = group};
 }
 
-std::vector<std::string> lines_of(const std::vector<train::ParameterInfo>& parameters) {
+std::vector<std::string> lines_of(const std::vector<exchange::ParameterInfo>& parameters) {
   std::vector<std::string> lines;
-  for (const train::ParameterInfo& parameter : parameters)
-    lines.push_back(train::to_string(parameter));
+  for (const exchange::ParameterInfo& parameter : parameters)
+    lines.push_back(exchange::to_string(parameter));
   return lines;
 }
 
@@ -184,20 +184,21 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
 std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   or_throw(plan::check_exchanges_gradients(plan_, "the trainer"));
   const policy::Rules rules = or_throw(policy::rules_of(plan_, job_.size(), options_.seed));
-  train::ShardedUpdate::Options update{.parameters = {},
-                                       .optimizers = {},
-                                       .bucket_bytes = options_.bucket_bytes,
-                                       .clip_value = options_.clip_value,
-                                       .clip_norm = options_.clip_norm,
-                                       .codec = plan_.codec,
-                                       .by_priority = plan_.schedule == plan::Schedule::kPriority,
-                                       .bytes_in_flight = plan_.bytes_in_flight,
-                                       .on_event = options_.on_event,
-                                       .seed = options_.seed};
+  exchange::ShardedUpdate::Options update{
+      .parameters = {},
+      .optimizers = {},
+      .bucket_bytes = options_.bucket_bytes,
+      .clip_value = options_.clip_value,
+      .clip_norm = options_.clip_norm,
+      .codec = plan_.codec,
+      .by_priority = plan_.schedule == plan::Schedule::kPriority,
+      .bytes_in_flight = plan_.bytes_in_flight,
+      .on_event = options_.on_event,
+      .seed = options_.seed};
   for (const NamedTensor& parameter : tensors_.trained)
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
-  train::CodecGroups groups =
-      or_throw(train::split_groups(plan_.codec, optimizers_, update.parameters));
+  exchange::CodecGroups groups =
+      or_throw(exchange::split_groups(plan_.codec, optimizers_, update.parameters));
   optimizers_ = std::move(groups.optimizers);
   update.optimizers = optimizers_;
   update.senders = std::move(groups.senders);
@@ -208,10 +209,11 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
   if (plan_.home == plan::Home::kServer) {
     // Compare the models before a rank defines tables for them.
-    or_throw(train::check_same(job_.world(), {"models", "parameter", lines_of(update.parameters)},
-                               Deadline::after(std::chrono::minutes(5))));
-    or_throw(train::check_same(job_.world(), {"trainers", "setting", update.settings},
-                               Deadline::after(std::chrono::minutes(5))));
+    or_throw(exchange::check_same(job_.world(),
+                                  {"models", "parameter", lines_of(update.parameters)},
+                                  Deadline::after(std::chrono::minutes(5))));
+    or_throw(exchange::check_same(job_.world(), {"trainers", "setting", update.settings},
+                                  Deadline::after(std::chrono::minutes(5))));
     return std::make_unique<adapter::ServerExchange>(
         job_, adapter::ServerExchange::Options{
                   .parameters = tensors_.trained,
@@ -233,17 +235,17 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
 
 // Frozen parameters and buffers must also match: rank 0 sends them to the other ranks.
 void Trainer::Impl::check_untrained() {
-  train::Sameness same{.what = "models", .item = "frozen parameter or buffer", .lines = {}};
+  exchange::Sameness same{.what = "models", .item = "frozen parameter or buffer", .lines = {}};
   for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
     for (const NamedTensor& named : *list)
       same.lines.push_back(
-          train::to_string({.name = named.name,
-                            .type = adapter::data_type_of(named.tensor, named.name),
-                            .shape = adapter::shape_of(named.tensor)}));
-  or_throw(train::check_same(job_.world(), same, Deadline::after(std::chrono::minutes(5))));
+          exchange::to_string({.name = named.name,
+                               .type = adapter::data_type_of(named.tensor, named.name),
+                               .shape = adapter::shape_of(named.tensor)}));
+  or_throw(exchange::check_same(job_.world(), same, Deadline::after(std::chrono::minutes(5))));
 }
 
-adapter::StepGift Trainer::Impl::gift_of(const train::StepContribution& contribution,
+adapter::StepGift Trainer::Impl::gift_of(const exchange::StepContribution& contribution,
                                          double loss_sum) const {
   adapter::StepGift gift{.contribution = contribution, .loss_sum = loss_sum};
   const double factor = options_.schedule.factor(steps());
@@ -351,7 +353,8 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   return outcome;
 }
 
-StepOutcome Trainer::Impl::complete(const train::StepContribution& contribution, double loss_sum) {
+StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contribution,
+                                    double loss_sum) {
   const PhaseScope scope(job_, "update");
   const adapter::StepResult result = model_->complete(gift_of(contribution, loss_sum));
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
@@ -386,7 +389,7 @@ void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const st
 }
 
 TimeSplit Trainer::Impl::times() const {
-  const train::StepTimes inner = model_->times();
+  const exchange::StepTimes inner = model_->times();
   // Gradients from backward() outside of step() are not copied inside a step.
   return {.compute = std::max(Duration{}, in_steps_ - inner.update - inner.wait),
           .communicate = inner.update,

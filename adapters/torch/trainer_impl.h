@@ -60,7 +60,7 @@ class Trainer::Impl {
     std::uint64_t samples = 0;
     double loss_sum = 0;
     std::uint64_t unit = 0;  // samples of the first call, whose gradient is not scaled
-    train::StepContribution contribution() const {
+    exchange::StepContribution contribution() const {
       return {.samples = static_cast<double>(samples), .weight = static_cast<double>(unit)};
     }
   };
@@ -70,8 +70,8 @@ class Trainer::Impl {
   void note_memory();
   void check_memory() const;
   void check_untrained();
-  adapter::StepGift gift_of(const train::StepContribution& contribution, double loss_sum) const;
-  StepOutcome complete(const train::StepContribution& contribution, double loss_sum);
+  adapter::StepGift gift_of(const exchange::StepContribution& contribution, double loss_sum) const;
+  StepOutcome complete(const exchange::StepContribution& contribution, double loss_sum);
   at::Tensor forward(const std::function<at::Tensor()>& mean_loss);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);

@@ -5,7 +5,7 @@
 
 #include "adapters/torch/shard_course.h"
 #include "adapters/torch/trainer_impl.h"
-#include "train/check_same.h"
+#include "exchange/check_same.h"
 
 namespace tally {
 
@@ -41,7 +41,7 @@ Shard Trainer::Impl::shard(at::Tensor x, at::Tensor y, const ShardOptions& optio
   Shard made = tally::shard(job_, std::move(x), std::move(y), options);
   // Ranks that divide the data in different ways would read samples twice or never.
   const data::OrderOptions& order = made.course()->order.options();
-  or_throw(train::check_same(
+  or_throw(exchange::check_same(
       job_.world(),
       {"shards",
        "setting",

@@ -69,14 +69,14 @@ std::vector<TensorInfo> Trainer::Impl::model_infos() const {
 }
 
 std::vector<std::string> Trainer::Impl::state_names_of(std::size_t parameter) const {
-  const train::ParameterInfo& info = model_->parameters()[parameter];
+  const exchange::ParameterInfo& info = model_->parameters()[parameter];
   return adapter::state_names_of(info, optimizers_[info.group]);
 }
 
 std::vector<TensorInfo> Trainer::Impl::state_infos() const {
   std::vector<TensorInfo> infos;
   for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
-    const train::ParameterInfo& info = model_->parameters()[p];
+    const exchange::ParameterInfo& info = model_->parameters()[p];
     const DataType type = info.type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
     for (const std::string& name : state_names_of(p))
       infos.push_back({.name = info.name + "/" + name, .type = type, .shape = info.shape});
@@ -88,16 +88,16 @@ std::vector<TensorInfo> Trainer::Impl::state_infos() const {
 void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
   const auto& parameters = model_->parameters();
   std::map<std::pair<std::size_t, std::string>, std::size_t> index_of;
-  for (const train::CodecTensor& tensor : model_->codec_tensors()) {
+  for (const exchange::CodecTensor& tensor : model_->codec_tensors()) {
     index_of[{tensor.parameter, tensor.name}] = content.state_tensors.size();
     content.state_tensors.push_back(
         {.name = parameters[tensor.parameter].name + "/" + tensor.name, .shape = tensor.shape});
   }
   const int sender = model_->sender().number;
-  for (const train::CodecState& state : model_->codec_states()) {
+  for (const exchange::CodecState& state : model_->codec_states()) {
     if (!state.is_saved_here) continue;
     content.optimizer.push_back(
-        {.tensor = index_of.at({state.parameter, train::tensor_name(state, sender)}),
+        {.tensor = index_of.at({state.parameter, exchange::tensor_name(state, sender)}),
          .first = state.first,
          .bytes = std::as_bytes(state.values)});
   }
@@ -113,7 +113,7 @@ checkpoint::Content Trainer::Impl::checkpoint() {
     first_state.push_back(states);
     states += state_names_of(p).size();
   }
-  for (const train::SliceState& slice : model_->states()) {
+  for (const exchange::SliceState& slice : model_->states()) {
     content.model.push_back(
         {.tensor = slice.parameter, .first = slice.first, .bytes = slice.values});
     for (std::size_t k = 0; k < slice.state.size(); ++k)
@@ -164,7 +164,7 @@ void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
   // The amount of codec state depends on the number of senders, and may belong to another codec.
   std::vector<TensorInfo> of_optimizer = reader.state_tensors();
   std::erase_if(of_optimizer,
-                [](const TensorInfo& info) { return train::is_codec_tensor(info.name); });
+                [](const TensorInfo& info) { return exchange::is_codec_tensor(info.name); });
   compare(state_infos(), of_optimizer, "optimizer");
 }
 

@@ -31,7 +31,8 @@ void initialise_row(std::span<float> row, WordId id, std::uint64_t seed) {
 HostTables::HostTables(const Shape& shape, int local)
     : shape_(shape), stride_(kernel::skipgram_stride(shape.dimension)), local_(local) {}
 
-Result<std::unique_ptr<HostTables>> HostTables::make(Communicator& world, const train::Tiers& tiers,
+Result<std::unique_ptr<HostTables>> HostTables::make(Communicator& world,
+                                                     const exchange::Tiers& tiers,
                                                      const Shape& shape, std::uint64_t seed,
                                                      Deadline by) {
   std::unique_ptr<HostTables> tables(new HostTables(shape, tiers.local));

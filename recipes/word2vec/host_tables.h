@@ -4,9 +4,9 @@
 #include <memory>
 #include <span>
 
+#include "exchange/group/tiers.h"
 #include "recipes/word2vec/chunk.h"
 #include "tally/communicator.h"
-#include "train/tiers.h"
 
 namespace tally::word2vec {
 
@@ -33,7 +33,7 @@ class HostTables final : public Rows {
   };
   // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and row number
   // alone; outputs are 0. kExhausted if there is too little memory.
-  static Result<std::unique_ptr<HostTables>> make(Communicator& world, const train::Tiers& tiers,
+  static Result<std::unique_ptr<HostTables>> make(Communicator& world, const exchange::Tiers& tiers,
                                                   const Shape& shape, std::uint64_t seed,
                                                   Deadline by);
   ~HostTables() override;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "exchange/group/tiers.h"
 #include "recipes/word2vec/chunk.h"
 #include "recipes/word2vec/host_average.h"
 #include "recipes/word2vec/host_tables.h"
@@ -13,7 +14,6 @@
 #include "recipes/word2vec/sgns.h"
 #include "recipes/word2vec/vocabulary.h"
 #include "tally/job.h"
-#include "train/tiers.h"
 
 namespace tally::word2vec {
 
@@ -96,7 +96,7 @@ class Training final {
   RowService* const service_;                // null: rows are in the tables
   std::unique_ptr<RemoteRows> remote_rows_;  // with a service
   std::vector<float> collected_;
-  train::Tiers tiers_;
+  exchange::Tiers tiers_;
   std::unique_ptr<HostTables> tables_;  // with a service: progress only, no rows
   std::optional<HostAverage> average_;  // with several hosts
   std::uint64_t host_total_ = 0;        // words of all passes, of the workers of this host

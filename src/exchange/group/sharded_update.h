@@ -1,0 +1,266 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "codec/choose.h"
+#include "codec/encoder/encoder.h"
+#include "exchange/exchange.h"
+#include "exchange/group/slice.h"
+#include "exchange/group/tiers.h"
+#include "exchange/lane/codec_state.h"
+#include "exchange/lane/lane_exchange.h"
+#include "exchange/memory/model_memory.h"
+#include "exchange/memory/parameter_layout.h"
+#include "plan/codec_spec.h"
+#include "tally/communicator.h"
+#include "tally/optimizer.h"
+
+namespace tally::exchange {
+
+class AutoCodec;
+
+struct UpdateTotals {
+  double samples = 0;        // of all ranks; 0: no update
+  std::vector<double> sums;  // over all ranks, of the `sums` passed to complete()
+};
+
+// Time that this rank has spent since construction.
+struct StepTimes {
+  Duration update{};  // summing gradients and updating parameters
+  Duration wait{};    // for other ranks
+};
+
+// One model on all ranks, which update it together. Every rank sums its slice of each bucket,
+// applies the optimizer to it and keeps the optimizer state for it. On one host a rank reads the
+// neighbours' gradients and writes the parameters, which exist once per host; nothing is sent.
+// Across hosts, the sums and new values of a slice travel over its lane. The result has the same
+// bits as on one rank that sums and updates everything.
+//
+// With a codec, each host encodes the mean of its gradients for the lane, and the mean of all hosts
+// is encoded for the way back. Every host then has the same average, applies the optimizer to all
+// of it and keeps all state; no values are sent. If all ranks are on one host, each rank acts as a
+// host of its own, so that one machine shows the behaviour of many. Residuals belong to parameters
+// and hosts (codec_state.h); reorder(), which is only called before the first step, discards them.
+// With codec=auto and several hosts, gradients first travel uncompressed, then with a few
+// assignments of codecs as a trial, and then with the fastest of these (auto_codec.h). On a single
+// host auto means none.
+//
+//   begin -> ready ... ready -> complete        the same steps on all ranks
+//
+// With by_priority, complete() returns when all gradients are in flight. A parameter may be read
+// after await(), all parameters after settle(). begin() and every call that reads values or state
+// call settle() themselves. Results are bit-identical to those without by_priority.
+//
+// ready() works on buckets that are complete on all neighbours, while the caller computes the other
+// gradients. A parameter's values may change as soon as its bucket is complete on all ranks. After
+// an error the model is undefined. Threads: calls must not overlap.
+class ShardedUpdate final {
+ public:
+  struct Options {
+    std::vector<ParameterInfo> parameters;
+    std::vector<OptimizerSpec> optimizers;  // by group; all of one kind
+    std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
+    std::optional<double> clip_value;       // applied before clip_norm
+    std::optional<double> clip_norm;
+    // The codec for gradients between hosts.
+    plan::CodecSpec codec;
+    // Send the buckets first that the next forward pass needs first. Takes effect between several
+    // hosts with one rank each, if no setting (clip_norm, layerwise optimizers) needs all gradients
+    // at once. Otherwise buckets travel in the order in which they become ready.
+    bool by_priority = false;
+    std::size_t bytes_in_flight = std::size_t{4} << 20;  // limit for by_priority
+    // auto: the cost of the network between hosts, if known; otherwise it is measured.
+    std::optional<codec::WireCost> wire;
+    // auto: whether to try the promising assignments before the choice; otherwise the best
+    // prediction is chosen.
+    bool tries_codecs = true;
+    // Called on every rank with the choice of auto, and with the reason if by_priority has no
+    // effect.
+    std::function<void(const std::string& sentence)> on_event;
+    // Called for each bucket of a step, with the times at which its last gradient was ready on this
+    // rank and this rank had done its part of the update. The thread may be another one.
+    std::function<void(std::size_t bucket, TimePoint ready, TimePoint done)> on_bucket;
+    std::uint64_t seed = 1;                   // of random choices in codecs
+    std::vector<codec::SenderFacts> senders;  // by group, from split_groups(), or empty
+    // Further settings that must be equal on all ranks; compared as text by make().
+    std::vector<std::string> settings;
+  };
+  static constexpr std::size_t kDefaultBucketBytes = std::size_t{1} << 20;
+
+  // Called by all ranks. kMismatch if their parameters or settings differ. Buckets are in the
+  // reverse order of `parameters`.
+  static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
+                                                     Deadline by);
+  // Waits for operations on lanes: they use the slices' memory.
+  ~ShardedUpdate();
+  ShardedUpdate(const ShardedUpdate&) = delete;
+  ShardedUpdate& operator=(const ShardedUpdate&) = delete;
+
+  const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
+  std::size_t groups() const { return options_.optimizers.size(); }
+  // Memory of one parameter; reorder() moves it. All neighbours share the values; the gradient
+  // belongs to this rank.
+  std::span<std::byte> values(std::size_t parameter) const;
+  std::span<std::byte> gradient(std::size_t parameter) const;
+  std::size_t buckets() const { return memory_->layout().buckets.size(); }
+  // Whether this rank writes values outside updates: the first rank of each host does.
+  bool writes_values() const { return tiers_.local == 0; }
+
+  // Copies the values of rank 0 to all ranks. Called by all ranks.
+  Result<void> spread_values(Deadline by);
+  // Takes over values that each rank with writes_values() has written. Called by all ranks.
+  Result<void> adopt_values(Deadline by);
+
+  // Rebuilds the buckets in rank 0's order of parameters, and sets `order` to it. Values and
+  // gradients are kept, state is not. Must precede the end of the first step. Called by all ranks;
+  // returns false if the order did not change.
+  Result<bool> reorder(std::vector<std::size_t>& order, Deadline by);
+
+  // The learning rates of the coming step, by group. Call before begin() or complete().
+  void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
+  // Announces the weight of the gradients that ready() will report. Optional: without begin(),
+  // complete() does all the work.
+  void begin(const StepContribution& contribution);
+  Result<void> ready(std::size_t parameter);
+  // Called by all ranks. Parameters that were not ready() on this rank count as zero. Parameters
+  // that were not ready() on any rank stay unchanged. `sums` is summed over all ranks.
+  Result<UpdateTotals> complete(const StepContribution& contribution, std::span<const double> sums);
+
+  // Whether values may still be in flight after complete().
+  bool is_late() const { return late_.left > 0; }
+  bool is_late(std::size_t parameter) const;
+  // Waits until one parameter, or all of them, have the values of the last update. All further
+  // steps return the same error.
+  Result<void> await(std::size_t parameter);
+  Result<void> settle();
+
+  // This rank's part of the model and of its optimizer state. Available after the first step or
+  // make_state().
+  std::vector<SliceState> states();
+  // The same, but without the parts that other hosts save: all ranks' states together are the
+  // model, once.
+  std::vector<SliceState> saved_states();
+  // The codec state of this rank, and its place among the senders. Call between steps. auto: empty.
+  std::vector<CodecState> codec_states();
+  Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
+  void make_state();
+  // By parameter: the number of its updates.
+  std::vector<std::uint64_t>& steps() { return steps_; }
+  const std::vector<std::uint64_t>& steps() const { return steps_; }
+  // Updates before the coming step; random choices in codecs depend on it.
+  void set_updates(std::uint64_t updates) { updates_ = updates; }
+  StepTimes times() const { return times_; }
+
+ private:
+  // settle() for callers that cannot return an error: failure_ keeps it, and the next call returns
+  // it.
+  void settle_keeping_failure();
+  // The work of a step on one bucket.
+  struct Work {
+    Range local;  // the part of its host's gradients that this rank sums
+    Range own;    // the subrange of `local` that it updates, or with a codec saves
+    std::vector<std::size_t> counts;  // of `local`, by host
+    std::vector<std::byte> lane_sum;  // sum of `local` over the host, then over the lane
+    std::optional<Handle> summed;
+    std::optional<Handle> gathered;
+    std::unique_ptr<Slice> slice;
+    std::size_t pending = 0;  // parameters that are not ready in this step
+    TimePoint ready_at{};     // zero: not yet in this step
+    std::size_t first_cell = 0;
+  };
+
+  // The last update while it is in flight.
+  struct Late {
+    std::vector<double> rates;
+    std::vector<std::uint64_t> steps;  // by parameter, before this update
+    std::vector<bool> is_there;        // by bucket: its values have arrived
+    std::size_t left = 0;              // buckets in flight
+  };
+
+  // The residual of a discarded codec for a parameter, to be added to this host's mean gradient.
+  struct Leftover {
+    std::size_t parameter = 0;
+    std::size_t bucket = 0;
+    std::size_t first = 0;  // element of the bucket
+    std::vector<float> values;
+  };
+
+  ShardedUpdate(Communicator& world, Options options, Tiers tiers);
+  bool can_be_late();
+  Layout layout_of(std::span<const std::size_t> order) const;
+  std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
+  Result<void> use(Layout layout, Deadline by);
+  void plan_work();
+  void plan_ranges(std::size_t bucket);
+  std::unique_ptr<Slice> make_slice(std::size_t bucket);
+  void make_exchange();
+  Result<void> choose_codecs();
+  Result<void> measure_codecs();
+  Result<void> use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good);
+  void keep_leftovers();
+  void add_leftovers(std::size_t bucket, double factor, bool totals_known,
+                     std::span<std::byte> values);
+  void leave_lanes();
+  void begin_late();
+  Result<void> finish_late(std::size_t bucket);
+  bool is_deferred() const;
+  bool complete_on_host(std::size_t bucket) const;
+  void zero_unused();
+  Result<void> advance(bool totals_known);
+  Result<void> work_on(std::size_t bucket, double samples, bool totals_known);
+  Result<void> sum_over_lane(std::size_t bucket, double samples, bool totals_known);
+  Result<UpdateTotals> agree(const StepContribution& contribution, std::span<const double> sums);
+  Result<void> await_sums();
+  Result<void> await_average(std::size_t bucket);
+  Result<void> clip();
+  Result<std::vector<Squares>> squares_of_parameters();
+  Result<std::vector<Squares>> all_cells();
+  Result<void> update_deferred();
+  Result<void> update_as_they_come();
+  Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
+  void note_ready(std::size_t bucket);
+  void note_done(std::size_t bucket);
+  Result<void> send_values(std::size_t bucket);
+  Result<void> finish_step();
+  Result<void> timed_wait(Handle& handle);
+
+  Communicator& world_;
+  const Options options_;
+  Tiers tiers_;
+  const bool layerwise_;
+  // True: averages come back over lanes to all hosts, which update everything. False: each host
+  // updates its part and sends values.
+  bool encodes_;
+  const bool can_be_late_;
+  std::vector<codec::SenderFacts> senders_;
+  std::unique_ptr<ModelMemory> memory_;
+  std::vector<Work> works_;  // by bucket
+  std::vector<double> rates_;
+  std::vector<std::uint64_t> steps_;    // by parameter
+  std::vector<std::uint8_t> is_ready_;  // by parameter, in this step on this rank
+  std::vector<std::uint8_t> used_;      // by parameter, in this step on any rank
+  const std::vector<std::uint8_t> all_used_;
+  std::uint64_t step_ = 1;
+  std::uint64_t updates_ = 0;
+  std::size_t next_ = 0;  // the first bucket without work in this step
+  bool begun_ = false;
+  double total_samples_ = 0;
+  std::size_t cells_ = 0;
+  std::vector<const void*> sources_;
+  std::vector<double> weights_;
+  std::vector<double> statistics_;
+  StepTimes times_;
+  Late late_;
+  std::optional<Error> failure_;            // of a late update
+  std::vector<plan::CodecSpec> codecs_;     // by bucket, after auto has measured
+  std::vector<Leftover> leftovers_;         // of codecs that auto has tried
+  std::unique_ptr<AutoCodec> auto_;         // until the choice is final
+  std::unique_ptr<LaneExchange> exchange_;  // if encodes_; uses all members above
+};
+
+}  // namespace tally::exchange

@@ -1,0 +1,44 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "codec/lowrank/powersgd.h"
+#include "exchange/lane/bucket_codec.h"
+
+namespace tally::exchange {
+
+// powersgd: each matrix travels as two thin factors. first() sums the left factors over the lane,
+// weighted by the senders' weights; second() sums the right factors. Uncompressed parameters are
+// summed together with the left factors. A matrix is a whole parameter, so lanes have whole entries
+// of the bucket.
+class LowRankBucket final : public BucketCodec {
+ public:
+  explicit LowRankBucket(const BucketFacts& facts);
+
+  Result<void> first(Lane& lane, const LaneStep& step) override;
+  Result<void> second(Lane& lane, const LaneStep& step) override;
+  std::vector<CodecState> states() override;
+
+ private:
+  struct Part {
+    std::size_t parameter = 0;
+    Range range;                              // in the bucket
+    std::unique_ptr<codec::PowerSgd> matrix;  // null: not compressed
+
+    // Elements that the first sum has of this part.
+    std::size_t count() const { return matrix ? matrix->p_count() : range.count(); }
+  };
+  std::span<float> values_of(const Part& part, const LaneStep& step) const;
+  std::vector<Part*> used_parts(const LaneStep& step);
+  void finish(const LaneStep& step);
+
+  const Range local_;
+  const bool feedback_;
+  const bool is_first_;  // whether this member is the first sender
+  std::vector<Part> parts_;
+  // Left factors and uncompressed values, weighted; the last element is the weight.
+  std::vector<float> sums_;
+  std::vector<float> factors_;  // right factors
+};
+
+}  // namespace tally::exchange
