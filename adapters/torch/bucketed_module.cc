@@ -28,10 +28,10 @@ Deadline setup_deadline() { return Deadline::after(kSetupTimeout); }
 }  // namespace
 
 BucketedModule::BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
-                               const exchange::ShardedUpdate::Options& options)
+                               const exchange::GroupUpdate::Options& options)
     : world_(world),
       parameters_(std::move(parameters)),
-      update_(or_throw(exchange::ShardedUpdate::make(world, options, setup_deadline()))),
+      update_(or_throw(exchange::GroupUpdate::make(world, options, setup_deadline()))),
       is_collected_(parameters_.size(), false),
       is_told_(parameters_.size(), false) {
   check_devices(parameters_);
@@ -158,14 +158,17 @@ std::vector<std::size_t> BucketedModule::gather() {
 }
 
 exchange::UpdateTotals BucketedModule::complete(const exchange::StepContribution& contribution,
-                                              std::span<const double> sums) {
+                                                std::span<const double> sums) {
   const std::vector<std::size_t> ready = gather();
   settle_order();
   for (const std::size_t i : ready) or_throw(update_->ready(i));
   exchange::UpdateTotals totals = or_throw(update_->complete(contribution, sums));
   announced_ = false;
   is_told_.assign(is_told_.size(), false);
-  if (totals.samples == 0 || parameters_.front().tensor.device().is_cpu()) return totals;
+  if (totals.samples == 0) return totals;
+  // The update has committed the values at another place.
+  place_views();
+  if (parameters_.front().tensor.device().is_cpu()) return totals;
   settle();
   values_to_devices();
   return totals;

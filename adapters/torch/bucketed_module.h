@@ -7,27 +7,27 @@
 #include "adapters/torch/first_use.h"
 #include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/tensors.h"
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 #include "tally/job.h"
 
 namespace tally::adapter {
 
-// The trained parameters of a module, moved into the memory of a ShardedUpdate. On the CPU each
+// The trained parameters of a module, moved into the memory of a GroupUpdate. On the CPU each
 // parameter is a view of that memory; so is its gradient after the first backward. Parameters on
 // another device stay there: gradients are copied to the host and new values back.
 class BucketedModule final {
  public:
   // Collective. Values differ between ranks until spread_values().
   BucketedModule(Communicator& world, std::vector<NamedTensor> parameters,
-                 const exchange::ShardedUpdate::Options& options);
+                 const exchange::GroupUpdate::Options& options);
   // Gives the parameters memory of their own again.
   ~BucketedModule();
   BucketedModule(const BucketedModule&) = delete;
   BucketedModule& operator=(const BucketedModule&) = delete;
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
-  exchange::ShardedUpdate& update() { return *update_; }
-  const exchange::ShardedUpdate& update() const { return *update_; }
+  exchange::GroupUpdate& update() { return *update_; }
+  const exchange::GroupUpdate& update() const { return *update_; }
 
   // Copies the values of rank 0 to all ranks. Collective.
   void spread_values();
@@ -48,7 +48,7 @@ class BucketedModule final {
   void values_to_devices();
   // Collective.
   exchange::UpdateTotals complete(const exchange::StepContribution& contribution,
-                                std::span<const double> sums);
+                                  std::span<const double> sums);
 
   // With by_priority on the CPU, new values may arrive after complete(): waits for all of them.
   void settle();
@@ -72,7 +72,7 @@ class BucketedModule final {
 
   Communicator& world_;
   const std::vector<NamedTensor> parameters_;
-  std::unique_ptr<exchange::ShardedUpdate> update_;
+  std::unique_ptr<exchange::GroupUpdate> update_;
   std::vector<at::Tensor> value_views_;
   std::vector<at::Tensor> gradient_views_;
   std::unique_ptr<GradientHooks> hooks_;

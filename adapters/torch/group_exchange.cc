@@ -16,17 +16,18 @@ Deadline group_deadline() { return Deadline::after(kGroupExchangeSetupTimeout); 
 
 // With backups a thread takes part in the updates, while this thread reads the values of each whole
 // version.
-exchange::ShardedUpdate::Options in_order(exchange::ShardedUpdate::Options options) {
+exchange::GroupUpdate::Options in_order(exchange::GroupUpdate::Options options) {
   if (options.by_priority && options.on_event)
     options.on_event("schedule=priority: it is fifo, for update=backup needs whole versions");
   options.by_priority = false;
+  options.beside = false;
   return options;
 }
 
 }  // namespace
 
 GroupExchange::GroupExchange(Job& job, std::vector<NamedTensor> parameters,
-                             const exchange::ShardedUpdate::Options& options,
+                             const exchange::GroupUpdate::Options& options,
                              const policy::Rules& rules)
     : job_(job), rules_(rules), optimizers_(options.optimizers), codec_(options.codec) {
   // Without backups every update waits for all ranks, as bsp does.
@@ -148,9 +149,9 @@ void GroupExchange::broadcast(const std::vector<NamedTensor>& tensors) {
 }
 
 // The thread for backups works in parallel to this one: only waiting and copying count here.
-exchange::StepTimes GroupExchange::times() const {
+exchange::UpdateTimes GroupExchange::times() const {
   if (backup_) return {.update = model_->copying(), .wait = waited_};
-  const exchange::StepTimes inner = model_->update().times();
+  const exchange::UpdateTimes inner = model_->update().times();
   return {.update = inner.update + model_->copying(), .wait = inner.wait};
 }
 
@@ -160,7 +161,7 @@ SavedCourse GroupExchange::course() const {
 
 std::size_t GroupExchange::state_bytes() {
   std::size_t bytes = 0;
-  for (const exchange::SliceState& slice : model_->update().states())
+  for (const exchange::SliceState& slice : or_throw(model_->update().states()))
     for (const std::span<std::byte> array : slice.state) bytes += array.size();
   return bytes;
 }
@@ -173,14 +174,14 @@ void GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse&
   model_->update().set_updates(course.steps);
   steps_ = course.steps;
   first_step_ = steps_ - version_;
-  model_->update().make_state();
+  or_throw(model_->update().make_state());
   // Neighbours may still use the values that the restore overwrites.
   or_throw(job_.world().barrier());
   if (model_->update().writes_values())
     for (std::size_t p = 0; p < parameters().size(); ++p)
       or_throw(reader.read(parameters()[p].name, 0, model_->update().values(p)));
   model_->adopt_values();
-  for (const exchange::SliceState& slice : model_->update().states()) {
+  for (const exchange::SliceState& slice : or_throw(model_->update().states())) {
     const exchange::ParameterInfo& info = parameters()[slice.parameter];
     const auto names = state_names_of(info, optimizers_[info.group]);
     for (std::size_t k = 0; k < names.size(); ++k)

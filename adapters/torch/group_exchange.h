@@ -17,7 +17,7 @@ class GroupExchange final : public ModelExchange {
  public:
   // Collective; copies the values of rank 0 to all ranks.
   GroupExchange(Job& job, std::vector<NamedTensor> parameters,
-                const exchange::ShardedUpdate::Options& options, const policy::Rules& rules);
+                const exchange::GroupUpdate::Options& options, const policy::Rules& rules);
   ~GroupExchange() override;
 
   const std::vector<exchange::ParameterInfo>& parameters() const override;
@@ -35,13 +35,15 @@ class GroupExchange final : public ModelExchange {
   std::vector<double> meet(std::vector<double> values) override;
   bool is_first() const override { return job_.rank() == 0; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
-  exchange::StepTimes times() const override;
+  exchange::UpdateTimes times() const override;
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
-  std::vector<exchange::SliceState> states() override { return model_->update().saved_states(); }
+  std::vector<exchange::SliceState> states() override {
+    return or_throw(model_->update().saved_states());
+  }
   std::vector<exchange::CodecTensor> codec_tensors() const override;
   std::vector<exchange::CodecState> codec_states() override {
-    return model_->update().codec_states();
+    return or_throw(model_->update().codec_states());
   }
   exchange::Sender sender() const override { return model_->update().sender(); }
   SavedCourse course() const override;

@@ -8,7 +8,7 @@
 
 #include "adapters/torch/first_use.h"
 #include "adapters/torch/tensors.h"
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 #include "exchange/group/slice.h"
 #include "exchange/lane/codec_state.h"
 #include "exchange/memory/parameter_layout.h"
@@ -87,7 +87,7 @@ class ModelExchange {
   // Copies the tensors of the first rank to all ranks. Collective.
   virtual void broadcast(const std::vector<NamedTensor>& tensors) = 0;
 
-  virtual exchange::StepTimes times() const = 0;
+  virtual exchange::UpdateTimes times() const = 0;
   // The staleness of this rank's applied gradients, and the number of dropped ones.
   virtual const policy::Histogram& staleness() const = 0;
   virtual std::uint64_t dropped() const = 0;

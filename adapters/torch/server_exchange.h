@@ -55,7 +55,7 @@ class ServerExchange final : public ModelExchange {
   bool is_due(std::uint64_t step) override;
   bool is_first() const override { return client().membership().lowest_rank == rank_; }
   void broadcast(const std::vector<NamedTensor>& tensors) override;
-  exchange::StepTimes times() const override { return {.update = copying_, .wait = waited_}; }
+  exchange::UpdateTimes times() const override { return {.update = copying_, .wait = waited_}; }
   const policy::Histogram& staleness() const override { return staleness_; }
   std::uint64_t dropped() const override { return dropped_; }
   std::vector<exchange::SliceState> states() override;

@@ -184,17 +184,16 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
 std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
   or_throw(plan::check_exchanges_gradients(plan_, "the trainer"));
   const policy::Rules rules = or_throw(policy::rules_of(plan_, job_.size(), options_.seed));
-  exchange::ShardedUpdate::Options update{
-      .parameters = {},
-      .optimizers = {},
-      .bucket_bytes = options_.bucket_bytes,
-      .clip_value = options_.clip_value,
-      .clip_norm = options_.clip_norm,
-      .codec = plan_.codec,
-      .by_priority = plan_.schedule == plan::Schedule::kPriority,
-      .bytes_in_flight = plan_.bytes_in_flight,
-      .on_event = options_.on_event,
-      .seed = options_.seed};
+  exchange::GroupUpdate::Options update{.parameters = {},
+                                        .optimizers = {},
+                                        .bucket_bytes = options_.bucket_bytes,
+                                        .clip_value = options_.clip_value,
+                                        .clip_norm = options_.clip_norm,
+                                        .codec = plan_.codec,
+                                        .by_priority = plan_.schedule == plan::Schedule::kPriority,
+                                        .bytes_in_flight = plan_.bytes_in_flight,
+                                        .on_event = options_.on_event,
+                                        .seed = options_.seed};
   for (const NamedTensor& parameter : tensors_.trained)
     update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
   exchange::CodecGroups groups =
@@ -389,7 +388,7 @@ void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const st
 }
 
 TimeSplit Trainer::Impl::times() const {
-  const exchange::StepTimes inner = model_->times();
+  const exchange::UpdateTimes inner = model_->times();
   // Gradients from backward() outside of step() are not copied inside a step.
   return {.compute = std::max(Duration{}, in_steps_ - inner.update - inner.wait),
           .communicate = inner.update,

@@ -119,8 +119,9 @@ Result<void> AutoCodec::probe(Lane& lane) {
   const auto exchange = [&](std::size_t bytes) -> Result<double> {
     Parcels out{.bytes = std::vector<std::byte>(bytes * members),
                 .sizes = std::vector<std::size_t>(members, bytes)};
+    Parcels in;
     const TimePoint begin = clock_.now();
-    TALLY_TRY(lane.exchange(out, {.at_most = out.sizes, .exactly = true}, lane.memory().in));
+    TALLY_TRY(lane.exchange(out, {.at_most = out.sizes, .exactly = true}, in).finish());
     return seconds_between(begin, clock_.now());
   };
   for (int i = 0; i < kSmallProbes; ++i) {

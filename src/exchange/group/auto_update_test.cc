@@ -20,8 +20,8 @@ constexpr int kUntilChosen =
 
 constexpr codec::WireCost kSlow{.seconds_per_byte = 1e-3, .seconds_per_message = 1e-3};
 
-ShardedUpdate::Options auto_model(const std::string& codec, const codec::WireCost& wire) {
-  ShardedUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
+GroupUpdate::Options auto_model(const std::string& codec, const codec::WireCost& wire) {
+  GroupUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
   options.wire = wire;
   options.tries_codecs = false;
   return options;
@@ -32,14 +32,14 @@ struct Trained {
   std::vector<std::vector<std::string>> events;  // by rank
 };
 
-Trained train_and_listen(Network network, int ranks, const ShardedUpdate::Options& options,
+Trained train_and_listen(Network network, int ranks, const GroupUpdate::Options& options,
                          const Course& course) {
   Trained trained;
   trained.values.resize(static_cast<std::size_t>(ranks));
   trained.events.resize(static_cast<std::size_t>(ranks));
   collective::run_ranks(network, ranks, [&](Job& job) {
     const auto rank = static_cast<std::size_t>(job.rank());
-    ShardedUpdate::Options own = options;
+    GroupUpdate::Options own = options;
     own.on_event = [&](const std::string& event) { trained.events[rank].push_back(event); };
     const auto update = make_update(job, own);
     if (update) {
@@ -94,7 +94,7 @@ TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
 // For any choice: after some steps with zero gradients all residuals have been applied.
 TEST(AutoUpdate, LosesNothingOfWhatWasLeftOutByWhatItTried) {
   constexpr int kZeros = 24;
-  const auto train_to_zero = [&](const ShardedUpdate::Options& options) {
+  const auto train_to_zero = [&](const GroupUpdate::Options& options) {
     std::vector<Values> results(2);
     collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
       const auto update = make_update(job, options);
@@ -117,7 +117,7 @@ TEST(AutoUpdate, LosesNothingOfWhatWasLeftOutByWhatItTried) {
   };
   const Values exact = train_to_zero(encoded_model("none", sgd({.rate = 0.1})));
   for (const std::string from : {"topk:0.2,exact/int8", "int8"}) {
-    ShardedUpdate::Options options = encoded_model("auto:from=" + from, sgd({.rate = 0.1}));
+    GroupUpdate::Options options = encoded_model("auto:from=" + from, sgd({.rate = 0.1}));
     options.wire = kSlow;
     EXPECT_LT(largest_difference(train_to_zero(options), exact), 2e-5) << from;
   }
@@ -151,7 +151,7 @@ TEST(AutoUpdate, TakesGradientsThatAreMissing) {
 }
 
 TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
-  ShardedUpdate::Options options = auto_model("auto", {});
+  GroupUpdate::Options options = auto_model("auto", {});
   options.wire.reset();
   options.tries_codecs = true;
   const Trained chosen = train_and_listen(Network::kTwoHosts, 2, options, {.steps = kUntilChosen});
@@ -162,7 +162,7 @@ TEST(AutoUpdate, MeasuresAWireThatIsNotKnown) {
 
 // Late updates are tried as well, the uncompressed assignment first, over a wire with a high cost.
 TEST(AutoUpdate, ByPriorityTriesTheSameOnAllRanks) {
-  ShardedUpdate::Options options = auto_model("auto:from=int8/powersgd", kSlow);
+  GroupUpdate::Options options = auto_model("auto:from=int8/powersgd", kSlow);
   options.tries_codecs = true;
   options.by_priority = true;
   const Trained chosen =
@@ -187,10 +187,11 @@ TEST(AutoUpdate, KeepsNothingForCheckpointsButTheModel) {
     const auto options = auto_model("auto", kSlow);
     const auto update = make_update(job, options);
     take_steps(job, *update, {.steps = 7});
-    EXPECT_TRUE(update->codec_states().empty());
+    EXPECT_TRUE(update->codec_states()->empty());
     EXPECT_TRUE(codec_tensors(options.codec, update->parameters(), 2).empty());
     std::size_t elements = 0;
-    for (const SliceState& state : update->saved_states()) elements += state.values.size() / 4;
+    const auto states = update->saved_states();
+    for (const SliceState& state : *states) elements += state.values.size() / 4;
     double total = static_cast<double>(elements);
     ASSERT_TRUE(job.world().allreduce(std::span(&total, 1)).has_value());
     std::size_t expected = 0;

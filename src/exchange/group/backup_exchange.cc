@@ -31,7 +31,7 @@ Error closed() { return make_error(ErrorCode::kClosed, "the exchange of gradient
 
 }  // namespace
 
-BackupExchange::BackupExchange(Communicator& world, ShardedUpdate& update, int needed)
+BackupExchange::BackupExchange(Communicator& world, GroupUpdate& update, int needed)
     : world_(world),
       update_(update),
       groups_(update.groups()),
@@ -40,7 +40,7 @@ BackupExchange::BackupExchange(Communicator& world, ShardedUpdate& update, int n
       rates_(static_cast<std::size_t>(world.size())) {}
 
 Result<std::unique_ptr<BackupExchange>> BackupExchange::make(Communicator& world,
-                                                             ShardedUpdate& update, int needed,
+                                                             GroupUpdate& update, int needed,
                                                              Deadline by) {
   std::unique_ptr<BackupExchange> made(new BackupExchange(world, update, needed));
   TALLY_TRY(made->offers_, world.split(0, world.rank(), by));

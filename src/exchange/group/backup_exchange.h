@@ -7,12 +7,12 @@
 
 #include "base/mutex.h"
 #include "exchange/group/backup_round.h"
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 #include "tally/communicator.h"
 
 namespace tally::exchange {
 
-// Steps of a ShardedUpdate in which only the first gradients count. Every rank has a thread here
+// Steps of a GroupUpdate in which only the first gradients count. Every rank has a thread here
 // that takes part in all updates, so that the slice of a rank that still computes is updated
 // meanwhile. Rank 0 decides which gradients count, by the order in which offers reach it, and
 // broadcasts each decision.
@@ -30,7 +30,7 @@ class BackupExchange final {
   struct Offer {
     std::uint64_t version = 0;  // of the parameters that the gradients were computed at
     StepContribution contribution;
-    std::vector<double> sums;   // as in ShardedUpdate::complete()
+    std::vector<double> sums;   // as in GroupUpdate::complete()
     std::vector<double> rates;  // by group; the lowest rank that counts sets the learning rates
     std::vector<std::size_t> ready;  // parameters that have a gradient
   };
@@ -41,7 +41,7 @@ class BackupExchange final {
   };
 
   // Called by all ranks. `needed` gradients make an update.
-  static Result<std::unique_ptr<BackupExchange>> make(Communicator& world, ShardedUpdate& update,
+  static Result<std::unique_ptr<BackupExchange>> make(Communicator& world, GroupUpdate& update,
                                                       int needed, Deadline by);
   ~BackupExchange();
   BackupExchange(const BackupExchange&) = delete;
@@ -58,7 +58,7 @@ class BackupExchange final {
   Result<void> drain(Deadline by);
 
  private:
-  BackupExchange(Communicator& world, ShardedUpdate& update, int needed);
+  BackupExchange(Communicator& world, GroupUpdate& update, int needed);
   void listen(Rank peer);
   void heard(Rank from, const std::vector<double>& words) TALLY_REQUIRES(mutex_);
   Result<void> tell(std::vector<double> words);
@@ -72,7 +72,7 @@ class BackupExchange final {
   Result<void> wait_until(Deadline by, const Done& done) TALLY_REQUIRES(mutex_);
 
   Communicator& world_;
-  ShardedUpdate& update_;
+  GroupUpdate& update_;
   const std::size_t groups_;
   // Two communicators, for offers to rank 0 and for its decisions: neither waits for the other, nor
   // for updates.

@@ -16,8 +16,8 @@ using collective::run_ranks;
 
 constexpr std::size_t kCount = 20000;  // several blocks, so that every rank has a slice
 
-ShardedUpdate::Options model() {
-  ShardedUpdate::Options options{.optimizers = {sgd({.rate = 1})}};
+GroupUpdate::Options model() {
+  GroupUpdate::Options options{.optimizers = {sgd({.rate = 1})}};
   options.parameters.push_back({.name = "p", .shape = {kCount}});
   return options;
 }
@@ -33,7 +33,7 @@ class Member {
   Member(Job& job, int needed)
       : job_(job),
         own_world_(*job.world().split(0, job.rank(), soon())),
-        update_(*ShardedUpdate::make(*own_world_, model(), soon())),
+        update_(*GroupUpdate::make(*own_world_, model(), soon())),
         exchange_(*BackupExchange::make(*own_world_, *update_, needed, soon())) {}
 
   std::uint64_t version() const { return exchange_->version(); }
@@ -68,7 +68,7 @@ class Member {
  private:
   Job& job_;
   std::unique_ptr<Communicator> own_world_;
-  std::unique_ptr<ShardedUpdate> update_;
+  std::unique_ptr<GroupUpdate> update_;
   std::unique_ptr<BackupExchange> exchange_;
 };
 
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, BackupExchangeOn,
 TEST(BackupExchange, ALostRankEndsItForThoseWhoWait) {
   std::latch told(2);
   run_ranks(Network::kTcp, 3, [&](Job& job) {
-    auto update = *ShardedUpdate::make(job.world(), model(), soon());
+    auto update = *GroupUpdate::make(job.world(), model(), soon());
     auto exchange = *BackupExchange::make(job.world(), *update, 3, soon());
     if (job.rank() == 2) return job.close();
     const auto taken = exchange->exchange(

@@ -179,7 +179,8 @@ TEST(EncodedUpdate, OfAParameterThatIsSeldomUsedFreezesWithTheOthers) {
     const auto update = make_update(job, options);
     const auto second_moments = [&] {
       std::vector<std::vector<std::byte>> moments;
-      for (const SliceState& state : update->states())
+      const auto states = update->states();
+      for (const SliceState& state : *states)
         if (state.parameter == 2)
           moments.emplace_back(state.state[1].begin(), state.state[1].end());
       return moments;
@@ -208,7 +209,7 @@ TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
         ASSERT_TRUE(update->ready(p).has_value());
       }
       ASSERT_TRUE(update->complete({.samples = 2, .weight = 2}, {}).has_value());
-      const auto states = update->codec_states();
+      const auto states = *update->codec_states();
       EXPECT_FALSE(states.empty());
       for (const CodecState& state : states)
         EXPECT_THAT(state.values,
@@ -222,12 +223,12 @@ TEST(EncodedUpdate, RemembersNothingThatIsNotFinite) {
 // float64 is not compressed and loses no precision.
 TEST(EncodedUpdate, LeavesFloat64AsItIs) {
   collective::run_ranks(Network::kInProcess, 3, [](Job& job) {
-    const ShardedUpdate::Options options{
+    const GroupUpdate::Options options{
         .parameters = {{.name = "w", .type = DataType::kFloat64, .shape = {40, 50}},
                        {.name = "v", .shape = {40, 50}}},
         .optimizers = {sgd({.rate = 1})},
         .codec = spec_of("sign")};
-    const auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    const auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     ASSERT_TRUE(update->spread_values(soon()).has_value());
     auto* const gradient = reinterpret_cast<double*>(update->gradient(0).data());
     for (int i = 0; i < 2000; ++i) gradient[i] = 1 + 1e-12 * i * (job.rank() + 1);
@@ -243,11 +244,11 @@ TEST(EncodedUpdate, LeavesFloat64AsItIs) {
 // Half types are encoded and updated in float32.
 TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
   collective::run_ranks(Network::kInProcess, 2, [](Job& job) {
-    const ShardedUpdate::Options options{
+    const GroupUpdate::Options options{
         .parameters = {{.name = "w", .type = DataType::kBFloat16, .shape = {100, 100}}},
         .optimizers = {sgd({.rate = 1})},
         .codec = spec_of("fp16")};
-    const auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    const auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     std::vector<float> values(10000, 1.0F);
     kernel::kernels().narrow(DataType::kBFloat16, values.data(), update->values(0).data(),
                              values.size());
@@ -270,7 +271,7 @@ TEST(EncodedUpdate, OfBFloat16IsMadeInFloat32) {
 TEST(EncodedUpdate, WithAnotherCodecIsRefusedOnAllRanks) {
   collective::run_ranks(Network::kInProcess, 2, [](Job& job) {
     auto options = encoded_model(job.rank() == 0 ? "int8" : "fp16", sgd());
-    const auto made = ShardedUpdate::make(job.world(), options, soon());
+    const auto made = GroupUpdate::make(job.world(), options, soon());
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().message,
               "the trainers differ: setting 5 of rank 1 is codec fp16, of rank 0 codec int8");

@@ -17,7 +17,7 @@
 #include "codec/encoder/encoder.h"
 #include "codec/lowrank/powersgd.h"
 #include "collective/test_jobs.h"
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 #include "exchange/lane/codec_groups.h"
 #include "exchange/lane/codec_state.h"
 #include "kernel/array/weighted_sum.h"
@@ -35,9 +35,9 @@ inline plan::CodecSpec spec_of(const std::string& text) {
 }
 
 // Matrices of one run and of several runs, matrices that are too small for codecs, and vectors.
-inline ShardedUpdate::Options encoded_model(const std::string& codec,
-                                            const OptimizerSpec& optimizer) {
-  ShardedUpdate::Options options{.bucket_bytes = 64 << 10, .codec = spec_of(codec), .seed = 7};
+inline GroupUpdate::Options encoded_model(const std::string& codec,
+                                          const OptimizerSpec& optimizer) {
+  GroupUpdate::Options options{.bucket_bytes = 64 << 10, .codec = spec_of(codec), .seed = 7};
   const std::vector<std::vector<std::int64_t>> shapes = {{17},   {40, 50}, {270, 500}, {3, 5},
                                                          {1500}, {8, 300}, {12, 7, 20}};
   for (const auto& shape : shapes)
@@ -70,7 +70,7 @@ struct Course {
   std::function<bool(std::size_t, Rank, int)> has = [](std::size_t, Rank, int) { return true; };
 };
 
-inline Values initial_values(const ShardedUpdate::Options& options) {
+inline Values initial_values(const GroupUpdate::Options& options) {
   Values values;
   for (std::size_t p = 0; p < options.parameters.size(); ++p) {
     values.emplace_back(options.parameters[p].count());
@@ -84,7 +84,7 @@ inline Values initial_values(const ShardedUpdate::Options& options) {
 class SlowRecipe {
  public:
   // units[u]: the ranks of sender u.
-  SlowRecipe(const ShardedUpdate::Options& options, std::vector<std::vector<Rank>> units)
+  SlowRecipe(const GroupUpdate::Options& options, std::vector<std::vector<Rank>> units)
       : options_(options), units_(std::move(units)), values_(initial_values(options)) {
     state_.resize(2, values_);
     for (auto& array : state_)
@@ -265,7 +265,7 @@ class SlowRecipe {
     for (const auto& matrix : part.matrices) matrix->finish(p, q, average);
   }
 
-  const ShardedUpdate::Options options_;
+  const GroupUpdate::Options options_;
   const std::vector<std::vector<Rank>> units_;
   Values values_;
   std::vector<Values> state_;
@@ -274,8 +274,8 @@ class SlowRecipe {
   std::uint64_t updates_ = 0;
 };
 
-inline std::unique_ptr<ShardedUpdate> make_update(Job& job, const ShardedUpdate::Options& options) {
-  auto made = ShardedUpdate::make(job.world(), options, soon());
+inline std::unique_ptr<GroupUpdate> make_update(Job& job, const GroupUpdate::Options& options) {
+  auto made = GroupUpdate::make(job.world(), options, soon());
   EXPECT_TRUE(made.has_value()) << to_string(made.error());
   if (!made) return nullptr;
   const Values initial = initial_values(options);
@@ -288,7 +288,7 @@ inline std::unique_ptr<ShardedUpdate> make_update(Job& job, const ShardedUpdate:
 
 // Takes part in the steps [from, course.steps) as one rank. Parameters become ready last to first.
 // Gradients that the rank does not have are NaN.
-inline void take_steps(Job& job, ShardedUpdate& update, const Course& course, int from = 0) {
+inline void take_steps(Job& job, GroupUpdate& update, const Course& course, int from = 0) {
   for (int step = from; step < course.steps; ++step) {
     const double samples = course.samples(job.rank(), step);
     const StepContribution contribution{.samples = samples, .weight = samples};
@@ -308,7 +308,7 @@ inline void take_steps(Job& job, ShardedUpdate& update, const Course& course, in
   }
 }
 
-inline Values values_in(const ShardedUpdate& update) {
+inline Values values_in(const GroupUpdate& update) {
   Values values;
   for (std::size_t p = 0; p < update.parameters().size(); ++p) {
     values.emplace_back(update.parameters()[p].count());
@@ -319,7 +319,7 @@ inline Values values_in(const ShardedUpdate& update) {
 
 // The final values of each rank.
 inline std::vector<Values> train(collective::Network network, int ranks,
-                                 const ShardedUpdate::Options& options, const Course& course) {
+                                 const GroupUpdate::Options& options, const Course& course) {
   std::vector<Values> results(static_cast<std::size_t>(ranks));
   collective::run_ranks(network, ranks, [&](Job& job) {
     const auto update = make_update(job, options);

@@ -9,15 +9,15 @@ namespace {
 
 using collective::Network;
 
-ShardedUpdate::Options model(const std::string& codec, bool by_priority) {
-  ShardedUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
+GroupUpdate::Options model(const std::string& codec, bool by_priority) {
+  GroupUpdate::Options options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
   options.by_priority = by_priority;
   options.bytes_in_flight = 100 << 10;
   return options;
 }
 
 // Makes one step with gradients for all parameters, last to first.
-Result<UpdateTotals> take_step(Job& job, ShardedUpdate& update, int step) {
+Result<UpdateTotals> take_step(Job& job, GroupUpdate& update, int step) {
   update.begin({.samples = 2, .weight = 2});
   for (std::size_t p = update.parameters().size(); p-- > 0;) {
     auto* const gradient = reinterpret_cast<float*>(update.gradient(p).data());
@@ -29,7 +29,7 @@ Result<UpdateTotals> take_step(Job& job, ShardedUpdate& update, int step) {
 }
 
 std::vector<Values> train_and_settle(Network network, int ranks,
-                                     const ShardedUpdate::Options& options, const Course& course) {
+                                     const GroupUpdate::Options& options, const Course& course) {
   std::vector<Values> results(static_cast<std::size_t>(ranks));
   collective::run_ranks(network, ranks, [&](Job& job) {
     const auto update = make_update(job, options);
@@ -60,8 +60,19 @@ INSTANTIATE_TEST_SUITE_P(All, PriorityUpdateOf,
                          testing::Values("none", "int8", "topk:0.01", "powersgd"),
                          [](const auto& each) { return each.param.substr(0, 4); });
 
+// The second moment freezes by the updates of the model, which late updates must count as well.
+TEST(PriorityUpdate, FreezesTheVarianceLikeTheOneInOrder) {
+  OptimizerSpec spec = adam({.rate = 0.01});
+  spec.freeze_after = 3;
+  GroupUpdate::Options options = encoded_model("none", spec);
+  const Course course{.steps = 6};
+  const auto in_order = train(Network::kTwoHosts, 2, options, course);
+  options.by_priority = true;
+  EXPECT_TRUE(train_and_settle(Network::kTwoHosts, 2, options, course) == in_order);
+}
+
 TEST(PriorityUpdate, WithAutoHasTheBitsOfNoCodecOverAFastWire) {
-  ShardedUpdate::Options options = model("auto", true);
+  GroupUpdate::Options options = model("auto", true);
   options.wire = codec::WireCost{};
   const Course course{.steps = 8};
   EXPECT_TRUE(train_and_settle(Network::kTwoHosts, 2, options, course) ==
@@ -94,10 +105,10 @@ TEST(PriorityUpdate, IsOverBeforeItsStateIsRead) {
   collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
     const auto update = make_update(job, model("int8", true));
     ASSERT_TRUE(take_step(job, *update, 0).has_value());
-    EXPECT_FALSE(update->saved_states().empty());
+    EXPECT_FALSE(update->saved_states()->empty());
     EXPECT_FALSE(update->is_late());
     ASSERT_TRUE(take_step(job, *update, 1).has_value());
-    EXPECT_FALSE(update->codec_states().empty());
+    EXPECT_FALSE(update->codec_states()->empty());
     EXPECT_FALSE(update->is_late());
     EXPECT_TRUE(job.world().barrier().has_value());
   });
@@ -107,6 +118,8 @@ TEST(PriorityUpdate, IsOverBeforeItsStateIsRead) {
 TEST(PriorityUpdate, TellsInTheNextStepWhatWentWrongBetween) {
   collective::run_ranks(Network::kTwoHosts, 2, [&](Job& job) {
     auto update = make_update(job, model("none", true));
+    ASSERT_TRUE(update->make_state().has_value());
+    const Values before = values_in(*update);
     if (job.rank() == 1) {
       std::vector<double> words(1 + update->parameters().size(), 1.0);
       EXPECT_TRUE(job.world().allreduce(std::span(words)).has_value());
@@ -117,6 +130,8 @@ TEST(PriorityUpdate, TellsInTheNextStepWhatWentWrongBetween) {
     const auto awaited = update->await(0);
     ASSERT_FALSE(awaited.has_value());
     EXPECT_FALSE(update->settle().has_value());
+    // The version before the lost update is whole.
+    EXPECT_TRUE(values_in(*update) == before);
     const auto next = take_step(job, *update, 1);
     ASSERT_FALSE(next.has_value());
     EXPECT_EQ(next.error().code, awaited.error().code);
@@ -141,12 +156,12 @@ TEST(PriorityUpdate, IsInOrderWhereItCannotBeLateAndSaysSo) {
       {Network::kTwoHosts, 2, true, sgd(), "clip_norm needs all gradients at once"},
       {Network::kTwoHosts, 2, false, lars(), "the optimizer needs all of a parameter at once"}};
   for (const Case& each : cases) {
-    ShardedUpdate::Options options = encoded_model("none", each.optimizer);
+    GroupUpdate::Options options = encoded_model("none", each.optimizer);
     if (each.clips) options.clip_norm = 1.0;
     options.by_priority = true;
     std::vector<std::vector<std::string>> events(static_cast<std::size_t>(each.ranks));
     collective::run_ranks(each.network, each.ranks, [&](Job& job) {
-      ShardedUpdate::Options own = options;
+      GroupUpdate::Options own = options;
       own.on_event = [&](const std::string& event) {
         events[static_cast<std::size_t>(job.rank())].push_back(event);
       };

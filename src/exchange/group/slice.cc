@@ -7,17 +7,21 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/check.h"
 #include "kernel/array/norm.h"
-#include "kernel/array/weighted_sum.h"
+#include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
 #include "optimizer/update_rule.h"
 
 // TypedSlice<T> cuts its range into pieces, one per parameter. Gradients are summed in T: double
 // for float64 buckets, otherwise float. sum_and_update() handles kChunk elements at a time:
 // weighted sum, clamp, optimizer, publish(). The separate steps do the same over the whole range,
-// with squares() and sums over parameters in between. Half types, and slices that are `apart`, are
-// updated in the copy master_; publish() or outgoing() rounds it to the bucket's type.
+// with squares() and sums over parameters in between.
+//
+// An update reads values and state of generation `from` and writes them to the other generation.
+// beside() copies a chunk to the cache, lets the optimizer update it there in place, and writes the
+// result with stores that bypass the cache, so that two generations cost no more memory traffic
+// than one. Half types are updated in a master copy, which is one more array of state; publish()
+// rounds it to the bucket's type. New values of slices that are `apart` go to outgoing_.
 namespace tally::exchange {
 namespace {
 
@@ -49,54 +53,73 @@ std::vector<Piece> pieces_of(const BucketLayout& bucket, Range slice) {
   return pieces;
 }
 
+std::size_t arrays_of(const Slice::Options& options, const std::vector<Piece>& pieces) {
+  int arrays = 0;
+  for (const Piece& piece : pieces)
+    arrays = std::max(arrays, optimizer::state_arrays(
+                                  options.optimizers[options.parameters[piece.parameter].group]));
+  return static_cast<std::size_t>(arrays);
+}
+
+// Stores for other cores and for later. Short runs, and runs that do not begin at a cache line,
+// are copied as usual.
+template <typename T>
+void store(T* into, const T* from, std::size_t count) {
+  constexpr std::size_t kLine = 64;
+  if (count * sizeof(T) >= 4 * kLine && reinterpret_cast<std::uintptr_t>(into) % kLine == 0) {
+    kernel::copy_for_others(reinterpret_cast<std::byte*>(into),
+                            reinterpret_cast<const std::byte*>(from), count * sizeof(T));
+  } else {
+    std::memcpy(into, from, count * sizeof(T));
+  }
+}
+
 template <typename T>
 class TypedSlice final : public Slice {
  public:
   explicit TypedSlice(const Options& options)
-      : type_(options.bucket.type),
+      : memory_(options.memory),
+        bucket_(options.bucket),
+        type_(options.memory.layout().buckets[options.bucket].type),
         range_(options.range),
         parameters_(options.parameters),
         optimizers_(options.optimizers),
-        values_(options.values + options.range.begin * size_of(type_)),
         apart_(options.apart),
-        pieces_(pieces_of(options.bucket, options.range)) {
-    const bool is_half = size_of(type_) < sizeof(T);
-    if (is_half || apart_) master_.resize(range_.count());
+        is_half_(size_of(type_) < sizeof(T)),
+        pieces_(pieces_of(options.memory.layout().buckets[options.bucket], options.range)),
+        arrays_(arrays_of(options, pieces_)) {
+    if (apart_ && !is_half_) outgoing_.resize(range_.count());
     adopt_values();
-    std::size_t arrays = 0;
-    for (const Piece& piece : pieces_)
-      arrays =
-          std::max(arrays, static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece))));
-    state_.resize(arrays, std::vector<T>(range_.count()));
     for (const Piece& piece : pieces_) {
       const auto initial = static_cast<T>(optimizer::initial_state(optimizer(piece)));
-      for (std::vector<T>& array : state_)
-        std::fill_n(array.begin() + at(piece.range.begin), piece.range.count(), initial);
+      for (std::size_t k = 0; k < arrays_; ++k)
+        std::fill_n(state(k, memory_.present()) + at(piece.range.begin), piece.range.count(),
+                    initial);
     }
   }
 
-  void sum_and_update(const Sources& sources, double limit, const UpdateFacts& facts) override {
+  void sum_and_update(const BucketAccumulator& gradients, double divisor, double limit,
+                      const UpdateFacts& facts) override {
     alignas(64) std::array<T, kChunk> chunk;
+    auto sum_part = gradients.sum<T>(divisor);
     auto piece = pieces_.begin();
     for (std::size_t begin = range_.begin; begin < range_.end; begin += kChunk) {
       const Range part{begin, std::min(begin + kChunk, range_.end)};
-      sum_into(sources, part, chunk.data());
+      sum_part(part, chunk.data());
       if (limit > 0) kernel::clamp(chunk.data(), part.count(), static_cast<T>(limit));
       while (piece != pieces_.end() && piece->range.end <= part.begin) ++piece;
       for (auto other = piece; other != pieces_.end() && other->range.begin < part.end; ++other) {
         const Range common{std::max(other->range.begin, part.begin),
                            std::min(other->range.end, part.end)};
-        if (facts.used[other->parameter] == 0) continue;
-        optimizer::update(optimizer(*other), step_of(*other, facts),
-                          segment(common, chunk.data() + (common.begin - part.begin)));
+        update_part(*other, common, chunk.data() + (common.begin - part.begin), facts, {});
       }
-      publish(part);
+      publish(part, facts);
     }
   }
 
-  void sum(const Sources& sources) override {
+  void sum(const BucketAccumulator& gradients, double divisor) override {
     gradient_.resize(range_.count());
-    sum_into(sources, range_, gradient_.data());
+    gradients.sum<T>(divisor)(range_, gradient_.data());
   }
   std::span<std::byte> gradient() override {
     gradient_.resize(range_.count());
@@ -112,80 +135,64 @@ class TypedSlice final : public Slice {
   void prepare(const UpdateFacts& facts) override {
     for (const Piece& piece : pieces_) {
       if (facts.used[piece.parameter] == 0) continue;
-      optimizer::prepare(optimizer(piece), step_of(piece, facts), own_segment(piece));
+      const auto spec = optimizer(piece);
+      const auto step = step_of(piece, facts);
+      beside(
+          piece.range, own_gradient(piece), facts.from, facts.from,
+          [&](const optimizer::Segment<T>& segment) { optimizer::prepare(spec, step, segment); });
     }
   }
 
   void squares(std::span<Squares> cells) const override {
+    const T* const values = read_values(memory_.present());
     for (const Piece& piece : pieces_) {
       std::size_t cell = piece.first_cell;
       for (std::size_t begin = piece.range.begin; begin < piece.range.end; ++cell) {
         const std::size_t end = std::min((begin / kBlock + 1) * kBlock, piece.range.end);
-        cells[cell] = {.values = kernel::square_sum(
-                           std::span<const T>(work_values() + (begin - range_.begin), end - begin)),
-                       .gradient = kernel::square_sum(std::span<const T>(
-                           gradient_.data() + (begin - range_.begin), end - begin))};
+        cells[cell] = {
+            .values = kernel::square_sum(std::span<const T>(values + at(begin), end - begin)),
+            .gradient =
+                kernel::square_sum(std::span<const T>(gradient_.data() + at(begin), end - begin))};
         begin = end;
       }
     }
   }
 
   void update(const UpdateFacts& facts, std::span<const Squares> of_parameters) override {
-    for (const Piece& piece : pieces_) {
-      if (facts.used[piece.parameter] == 0) continue;
-      const OptimizerSpec& spec = optimizer(piece);
-      const optimizer::StepFacts step = step_of(piece, facts);
-      if (optimizer::is_layerwise(spec)) {
-        const Squares& squares = of_parameters[piece.parameter];
-        finish(spec, step,
-               optimizer::Norms{.parameters = std::sqrt(squares.values),
-                                .gradient = std::sqrt(squares.gradient)},
-               own_segment(piece));
-      } else {
-        optimizer::update(spec, step, own_segment(piece));
-      }
-    }
-    publish(range_);
+    for (const Piece& piece : pieces_)
+      update_part(piece, piece.range, own_gradient(piece), facts, of_parameters);
+    publish(range_, facts);
   }
 
   std::span<const std::byte> outgoing() override {
-    if constexpr (std::is_same_v<T, float>) {
-      if (type_ != DataType::kFloat32) {
-        narrow_.resize(range_.count() * size_of(type_));
-        kernel::kernels().narrow(type_, master_.data(), narrow_.data(), range_.count());
-        return narrow_;
-      }
-    }
-    return std::as_bytes(std::span(master_));
+    return is_half_ ? std::span<const std::byte>(narrow_) : std::as_bytes(std::span(outgoing_));
   }
 
   void adopt_values() override {
-    if (master_.empty()) return;
-    if constexpr (std::is_same_v<T, float>) {
-      if (type_ != DataType::kFloat32) {
-        kernel::kernels().widen(type_, values_, master_.data(), range_.count());
-        return;
-      }
-    }
-    std::memcpy(master_.data(), values_, range_.count() * sizeof(T));
+    if constexpr (std::is_same_v<T, float>)
+      if (is_half_)
+        kernel::kernels().widen(type_, bytes(memory_.present()), state(arrays_, memory_.present()),
+                                range_.count());
   }
 
   std::vector<SliceState> states(Range part) override {
     std::vector<SliceState> states;
+    const int present = memory_.present();
     for (const Piece& piece : pieces_) {
       const Range common{std::max(piece.range.begin, part.begin),
                          std::min(piece.range.end, part.end)};
       if (common.begin >= common.end) continue;
-      const auto begin = common.begin - range_.begin;
-      const std::size_t count = common.count();
       SliceState state{.parameter = piece.parameter,
                        .first = piece.first_in_parameter + common.begin - piece.range.begin};
-      state.values = {values_ + begin * size_of(type_), count * size_of(type_)};
+      state.values = {bytes(present) + (common.begin - range_.begin) * size_of(type_),
+                      common.count() * size_of(type_)};
       const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece)));
-      for (std::size_t k = 0; k < arrays; ++k)
-        state.state.push_back(std::as_writable_bytes(std::span(state_[k]).subspan(begin, count)));
-      if (size_of(type_) < sizeof(T))
-        state.state.push_back(std::as_writable_bytes(std::span(master_).subspan(begin, count)));
+      const auto add = [&](std::size_t k) {
+        state.state.push_back(std::as_writable_bytes(
+            std::span(this->state(k, present) + at(common.begin), common.count())));
+      };
+      for (std::size_t k = 0; k < arrays; ++k) add(k);
+      if (is_half_) add(arrays_);
       states.push_back(std::move(state));
     }
     return states;
@@ -203,61 +210,116 @@ class TypedSlice final : public Slice {
   std::ptrdiff_t at(std::size_t element) const {
     return static_cast<std::ptrdiff_t>(element - range_.begin);
   }
-  // The values that the optimizer updates: the master copy, or the bucket itself.
-  T* work_values() { return master_.empty() ? reinterpret_cast<T*>(values_) : master_.data(); }
-  const T* work_values() const {
-    return master_.empty() ? reinterpret_cast<const T*>(values_) : master_.data();
+  int written(int from) const { return memory_.generations() - 1 - from; }
+
+  // The slice's first element: in the bucket, in an array of state.
+  std::byte* bytes(int generation) const {
+    return memory_.values(bucket_, generation) + range_.begin * size_of(type_);
+  }
+  T* state(std::size_t array, int generation) const {
+    return reinterpret_cast<T*>(memory_.state(bucket_, array, generation));
+  }
+  // The values that the optimizer reads, and those that it writes.
+  T* read_values(int from) const {
+    return is_half_ ? state(arrays_, from) : reinterpret_cast<T*>(bytes(from));
+  }
+  T* written_values(int from) {
+    if (apart_ && !is_half_) return outgoing_.data();
+    return read_values(written(from));
+  }
+  T* own_gradient(const Piece& piece) { return gradient_.data() + at(piece.range.begin); }
+
+  // Calls `update` for the elements `part` with the values of generation `from` and the state of
+  // generation `state_from`; the results become the next generation. An optimizer that is not to
+  // change anything leaves them as they are.
+  template <typename Update>
+  void beside(Range part, T* gradient, int from, int state_from, const Update& update) {
+    const T* const values = read_values(from);
+    T* const new_values = written_values(from);
+    const int to = written(from);
+    if (values == new_values && state_from == to) {
+      optimizer::Segment<T> segment{.parameters = {new_values + at(part.begin), part.count()},
+                                    .gradient = {gradient, gradient == nullptr ? 0 : part.count()}};
+      for (std::size_t k = 0; k < arrays_; ++k)
+        segment.state[k] = {state(k, to) + at(part.begin), part.count()};
+      return update(segment);
+    }
+    alignas(64) std::array<std::array<T, kChunk>, 3> near;  // values, then arrays of state
+    for (std::size_t begin = part.begin; begin < part.end; begin += kChunk) {
+      const std::size_t count = std::min(kChunk, part.end - begin);
+      const std::ptrdiff_t first = at(begin);
+      std::memcpy(near[0].data(), values + first, count * sizeof(T));
+      optimizer::Segment<T> segment{.parameters = {near[0].data(), count}, .gradient = {}};
+      if (gradient != nullptr) segment.gradient = {gradient + (begin - part.begin), count};
+      for (std::size_t k = 0; k < arrays_; ++k) {
+        std::memcpy(near[k + 1].data(), state(k, state_from) + first, count * sizeof(T));
+        segment.state[k] = {near[k + 1].data(), count};
+      }
+      update(segment);
+      store(new_values + first, near[0].data(), count);
+      for (std::size_t k = 0; k < arrays_; ++k)
+        store(state(k, to) + first, near[k + 1].data(), count);
+    }
   }
 
-  optimizer::Segment<T> segment(Range part, T* gradient) {
-    optimizer::Segment<T> segment{.parameters = {work_values() + at(part.begin), part.count()},
-                                  .gradient = {gradient, part.count()}};
-    for (std::size_t k = 0; k < state_.size(); ++k)
-      segment.state[k] = {state_[k].data() + at(part.begin), part.count()};
-    return segment;
-  }
-  optimizer::Segment<T> own_segment(const Piece& piece) {
-    return segment(piece.range, gradient_.data() + at(piece.range.begin));
-  }
-
-  void sum_into(const Sources& sources, Range part, T* out) {
-    inputs_.clear();
-    for (const void* const gradient : sources.gradients)
-      inputs_.push_back(static_cast<const std::byte*>(gradient) +
-                        (part.begin - range_.begin) * size_of(type_));
-    weights_.assign(sources.weights.begin(), sources.weights.end());
-    kernel::weighted_sum(type_, inputs_, std::span<const T>(weights_), out, part.count());
+  void update_part(const Piece& piece, Range part, T* gradient, const UpdateFacts& facts,
+                   std::span<const Squares> of_parameters) {
+    if (facts.used[piece.parameter] == 0)
+      return beside(part, nullptr, facts.from, facts.from, [](const auto&) {});
+    const OptimizerSpec& spec = optimizer(piece);
+    const optimizer::StepFacts step = step_of(piece, facts);
+    if (!optimizer::is_layerwise(spec))
+      return beside(
+          part, gradient, facts.from, facts.from,
+          [&](const optimizer::Segment<T>& segment) { optimizer::update(spec, step, segment); });
+    const Squares& squares = of_parameters[piece.parameter];
+    const optimizer::Norms norms{.parameters = std::sqrt(squares.values),
+                                 .gradient = std::sqrt(squares.gradient)};
+    // prepare() has written the state of the next generation.
+    beside(part, gradient, facts.from, written(facts.from),
+           [&](const optimizer::Segment<T>& segment) { finish(spec, step, norms, segment); });
   }
 
-  // Writes the rounded master copy of half types to the bucket.
-  void publish(Range part) {
-    if (apart_ || master_.empty()) return;
+  // Rounds the new master copy of half types, to the bucket or for outgoing().
+  void publish(Range part, const UpdateFacts& facts) {
     if constexpr (std::is_same_v<T, float>) {
-      kernel::kernels().narrow(type_, master_.data() + at(part.begin),
-                               values_ + static_cast<std::size_t>(at(part.begin)) * size_of(type_),
+      if (!is_half_) return;
+      const int to = written(facts.from);
+      if (apart_) narrow_.resize(range_.count() * size_of(type_));
+      std::byte* const into = apart_ ? narrow_.data() : bytes(to);
+      kernel::kernels().narrow(type_, state(arrays_, to) + at(part.begin),
+                               into + static_cast<std::size_t>(at(part.begin)) * size_of(type_),
                                part.count());
     }
   }
 
+  const ModelMemory& memory_;
+  const std::size_t bucket_;
   const DataType type_;
   const Range range_;
   const std::vector<ParameterInfo>& parameters_;
   const std::vector<OptimizerSpec>& optimizers_;
-  std::byte* const values_;  // at the slice's first element
   const bool apart_;
+  const bool is_half_;
   const std::vector<Piece> pieces_;
-  std::vector<T> master_;
-  std::vector<std::vector<T>> state_;
+  const std::size_t arrays_;  // of optimizer state; the master copy follows them
+  std::vector<T> outgoing_;
   std::vector<T> gradient_;
   std::vector<std::byte> narrow_;
-  std::vector<const void*> inputs_;
-  std::vector<T> weights_;
 };
 
 }  // namespace
 
+StateArrays Slice::needs(const Options& options) {
+  const BucketLayout& bucket = options.memory.layout().buckets[options.bucket];
+  const bool is_half = size_of(bucket.type) < sizeof(float);
+  return {.count = options.range.count(),
+          .arrays = arrays_of(options, pieces_of(bucket, options.range)) + (is_half ? 1 : 0),
+          .element_bytes = bucket.type == DataType::kFloat64 ? sizeof(double) : sizeof(float)};
+}
+
 std::unique_ptr<Slice> Slice::make(const Options& options) {
-  if (options.bucket.type == DataType::kFloat64)
+  if (options.memory.layout().buckets[options.bucket].type == DataType::kFloat64)
     return std::make_unique<TypedSlice<double>>(options);
   return std::make_unique<TypedSlice<float>>(options);
 }

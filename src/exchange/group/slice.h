@@ -3,10 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "exchange/exchange.h"
+#include "exchange/group/bucket_accumulator.h"
+#include "exchange/memory/model_memory.h"
 #include "exchange/memory/parameter_layout.h"
 #include "tally/optimizer.h"
 
@@ -20,12 +21,7 @@ struct UpdateFacts {
   // Updates of the model so far. An optimizer that freezes counts these, as servers and senders
   // that take over the momentum do.
   std::uint64_t updates = 0;
-};
-
-// The gradients of several ranks, and their weights.
-struct Sources {
-  std::span<const void* const> gradients;  // of the slice's first element
-  std::span<const double> weights;
+  int from = 0;  // the generation of ModelMemory that the update reads; it writes the other one
 };
 
 // Sums of squares of one parameter's values and gradient.
@@ -40,14 +36,16 @@ struct Squares {
 class Slice {
  public:
   struct Options {
-    const BucketLayout& bucket;
+    const ModelMemory& memory;
+    std::size_t bucket = 0;
     Range range;
     const std::vector<ParameterInfo>& parameters;
     const std::vector<OptimizerSpec>& optimizers;  // by group
-    std::byte* values = nullptr;                   // all parameters of the bucket
-    // Whether new values go to outgoing() instead of `values`.
+    // Whether new values go to outgoing() instead of the memory.
     bool apart = false;
   };
+  // The arrays that the slice needs in ModelMemory::make_state(), before make().
+  static StateArrays needs(const Options& options);
   // Makes a slice for the bucket's type. The objects that `options` refers to must outlive it.
   static std::unique_ptr<Slice> make(const Options& options);
   // The number of cells of one entry, and of a whole bucket.
@@ -55,12 +53,13 @@ class Slice {
   static std::size_t cells_of(const BucketLayout& bucket);
   virtual ~Slice() = default;
 
-  // Sums the sources and applies the result chunk by chunk. Not for optimizers that need sums over
-  // a parameter.
-  virtual void sum_and_update(const Sources& sources, double limit, const UpdateFacts& facts) = 0;
+  // Sums the gradients of the host, divided by `divisor`, and applies the result chunk by chunk.
+  // Not for optimizers that need sums over a parameter. `limit` is that of clamp(), or 0.
+  virtual void sum_and_update(const BucketAccumulator& gradients, double divisor, double limit,
+                              const UpdateFacts& facts) = 0;
 
   // The same in separate steps. The gradient is in float32, or float64 for float64 buckets.
-  virtual void sum(const Sources& sources) = 0;
+  virtual void sum(const BucketAccumulator& gradients, double divisor) = 0;
   virtual std::span<std::byte> gradient() = 0;
   virtual void scale(double factor) = 0;
   virtual void clamp(double limit) = 0;
@@ -71,9 +70,9 @@ class Slice {
 
   // New values of the slice in the bucket's type, to be sent.
   virtual std::span<const std::byte> outgoing() = 0;
-  // Copies the values to the master copies, after another writer changed them.
+  // Copies the present values to the master copies, after another writer changed them.
   virtual void adopt_values() = 0;
-  // The states of the elements in `part`, a subrange of the slice's range.
+  // The present states of the elements in `part`, a subrange of the slice's range.
   virtual std::vector<SliceState> states(Range part) = 0;
 };
 

@@ -23,23 +23,29 @@ struct LaneStep {
   // in: this host's weighted sum, zero without samples; out: the sum of all hosts. float64 for
   // float64 buckets, otherwise float32.
   std::span<std::byte> values;
+  // scatter: the sum of this member's part of `values`, which becomes its own.
+  std::span<std::byte> own = {};
 };
 
-// Carries the means of one bucket over a lane, and keeps the codec's state. All members call
-// first() and second() for the same steps. In between the lanes may carry other buckets, in the
-// same order on all members. Threads: calls of one object must not overlap; first() and second() of
-// different buckets may.
+// Carries the means of one bucket over a lane, and keeps the codec's state. For each step all
+// members call, in this order, and each when the Delivery before it is finished:
+//
+//   first()    sends this member's values to the owners
+//   second()   makes the means of the runs that this member owns, and sends them to all members
+//   third()    takes the means of all owners
+//
+// In between the lanes may carry other buckets, in the same order on all members. Threads: calls
+// must not overlap.
 class BucketCodec {
  public:
   virtual ~BucketCodec() = default;
   // Whether `values` holds sums instead of means, in both directions.
   virtual bool takes_sums() const { return false; }
-  // Sends this member's values to the owners, which make the means.
-  virtual Result<void> first(Lane& lane, const LaneStep& step) = 0;
-  // Sends the means to all members.
-  virtual Result<void> second(Lane& lane, const LaneStep& step) = 0;
+  virtual Result<Delivery> first(Lane& lane, const LaneStep& step) = 0;
+  virtual Result<Delivery> second(Lane& lane, const LaneStep& step) = 0;
+  virtual Result<void> third(const Lane& lane, const LaneStep& step) = 0;
   // The codec's state; the spans refer to memory of this object.
-  virtual std::vector<CodecState> states() = 0;
+  virtual std::vector<CodecState> states() { return {}; }
 };
 
 struct BucketFacts {
@@ -48,6 +54,7 @@ struct BucketFacts {
   Range local;             // this lane's part of the bucket; powersgd: whole entries
   const std::vector<ParameterInfo>& parameters;
   const plan::CodecSpec& spec;  // its kind is not kAuto
+  bool scatters = false;        // each member needs only the sum of its own part
   std::uint64_t seed = 1;
   const std::vector<codec::SenderFacts>& senders;  // by group of parameters
   Sender self;                                     // among the members of the lane

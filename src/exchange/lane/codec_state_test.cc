@@ -107,21 +107,23 @@ TEST(CodecState, OfAFactorOfAnotherRankIsNotTaken) {
 }
 
 // Saves the state of all ranks: every element of every tensor once.
-void save(const ShardedUpdate::Options& options, ShardedUpdate& update, TestCheckpoint& all) {
+void save(const GroupUpdate::Options& options, GroupUpdate& update, TestCheckpoint& all) {
   const auto as_floats = [](std::span<std::byte> bytes) {
     return std::span<const float>(reinterpret_cast<const float*>(bytes.data()), bytes.size() / 4);
   };
   for (const CodecTensor& tensor :
        codec_tensors(options.codec, options.parameters, update.sender().of))
     all.expect(options.parameters[tensor.parameter].name + "/" + tensor.name, tensor.shape);
-  for (const SliceState& state : update.saved_states()) {
+  const auto states = update.saved_states();
+  for (const SliceState& state : *states) {
     const ParameterInfo& info = options.parameters[state.parameter];
     all.add(info.name, info.shape, state.first, as_floats(state.values));
     for (std::size_t k = 0; k < state.state.size(); ++k)
       all.add(fmt::format("{}/{}", info.name, k), info.shape, state.first,
               as_floats(state.state[k]));
   }
-  for (const CodecState& state : update.codec_states()) {
+  const auto codec_states = update.codec_states();
+  for (const CodecState& state : *codec_states) {
     const ParameterInfo& info = options.parameters[state.parameter];
     if (state.is_saved_here)
       all.add(info.name + "/" + tensor_name(state, update.sender().number), {}, state.first,
@@ -129,20 +131,21 @@ void save(const ShardedUpdate::Options& options, ShardedUpdate& update, TestChec
   }
 }
 
-void restore(Job& job, const ShardedUpdate::Options& options, const TestCheckpoint& all, int steps,
-             ShardedUpdate& update) {
-  update.make_state();
+void restore(Job& job, const GroupUpdate::Options& options, const TestCheckpoint& all, int steps,
+             GroupUpdate& update) {
+  ASSERT_TRUE(update.make_state().has_value());
   ASSERT_TRUE(job.world().barrier().has_value());
   for (std::size_t p = 0; update.writes_values() && p < options.parameters.size(); ++p)
     ASSERT_TRUE(all.read_state(options.parameters[p].name, 0, update.values(p)).has_value());
   ASSERT_TRUE(update.adopt_values(soon()).has_value());
-  for (const SliceState& state : update.states())
+  const auto states = update.states();
+  for (const SliceState& state : *states)
     for (std::size_t k = 0; k < state.state.size(); ++k)
       ASSERT_TRUE(all.read_state(fmt::format("{}/{}", options.parameters[state.parameter].name, k),
                                  state.first, state.state[k])
                       .has_value());
   ASSERT_TRUE(
-      read_states(all, options.parameters, update.codec_states(), update.sender()).has_value());
+      read_states(all, options.parameters, *update.codec_states(), update.sender()).has_value());
   std::fill(update.steps().begin(), update.steps().end(), static_cast<std::uint64_t>(steps));
   update.set_updates(static_cast<std::uint64_t>(steps));
 }

@@ -1,5 +1,6 @@
 #include "exchange/lane/lane.h"
 
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -16,6 +17,26 @@ void Parcels::clear() {
 std::span<const std::byte> Parcels::of(int member) const {
   const auto end = sizes.begin() + member;
   return std::span(bytes).subspan(std::accumulate(sizes.begin(), end, std::size_t{0}), *end);
+}
+
+Result<bool> Delivery::advance() {
+  while (operation && operation->poll()) {
+    TALLY_TRY(operation->wait());
+    operation.reset();
+    if (!then) break;
+    const auto start = std::exchange(then, {});
+    TALLY_TRY(*this, start());
+  }
+  return !operation;
+}
+
+Result<void> Delivery::finish() {
+  while (operation) {
+    TALLY_TRY(operation->wait());
+    TALLY_TRY(const bool arrived, advance());
+    if (arrived) break;
+  }
+  return {};
 }
 
 Lane::Lane(Communicator* communicator, std::vector<Rank> ranks)
@@ -37,90 +58,127 @@ Result<void> Lane::learn_sizes(std::span<const std::int64_t> told, const ParcelS
   return {};
 }
 
-Result<void> Lane::exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& in) {
+// Exact sizes are known to all members; otherwise they are exchanged first.
+Delivery Lane::exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& in) {
   TALLY_CHECK(out.sizes.size() == ranks_.size() && sizes.at_most.size() == ranks_.size());
-  std::vector<std::int64_t> told(sizes.at_most.begin(), sizes.at_most.end());
   if (communicator_ == nullptr) {
     in = out;
     return {};
   }
-  if (!sizes.exactly) {
-    const std::vector<std::int64_t> own(out.sizes.begin(), out.sizes.end());
-    TALLY_TRY(communicator_->run({.operation = Operation::kAllToAll,
-                                  .input = own.data(),
-                                  .output = told.data(),
-                                  .count = 1,
-                                  .type = DataType::kInt64}));
+  const auto send = [this, &out, &in]() -> Delivery {
+    return {.operation = communicator_->start({.operation = Operation::kAllToAll,
+                                               .input = out.bytes.data(),
+                                               .output = in.bytes.data(),
+                                               .type = DataType::kUInt8,
+                                               .counts = out.sizes,
+                                               .receive_counts = in.sizes})};
+  };
+  if (sizes.exactly) {
+    in.sizes = sizes.at_most;
+    in.bytes.resize(std::accumulate(in.sizes.begin(), in.sizes.end(), std::size_t{0}));
+    return send();
   }
-  TALLY_TRY(learn_sizes(told, sizes, in));
-  return communicator_->run({.operation = Operation::kAllToAll,
-                             .input = out.bytes.data(),
-                             .output = in.bytes.data(),
-                             .type = DataType::kUInt8,
-                             .counts = out.sizes,
-                             .receive_counts = in.sizes});
+  struct Told {
+    std::vector<std::int64_t> own, all;
+  };
+  const auto told = std::make_shared<Told>(Told{.own = {out.sizes.begin(), out.sizes.end()},
+                                                .all = std::vector<std::int64_t>(ranks_.size())});
+  return {.operation = communicator_->start({.operation = Operation::kAllToAll,
+                                             .input = told->own.data(),
+                                             .output = told->all.data(),
+                                             .count = 1,
+                                             .type = DataType::kInt64}),
+          .then = [this, send, told, sizes, &in]() -> Result<Delivery> {
+            TALLY_TRY(learn_sizes(told->all, sizes, in));
+            return send();
+          }};
 }
 
-Result<void> Lane::gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all) {
+Delivery Lane::gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all) {
   TALLY_CHECK(sizes.at_most.size() == ranks_.size());
-  std::vector<std::int64_t> told(sizes.at_most.begin(), sizes.at_most.end());
   if (communicator_ == nullptr) {
     all.bytes.assign(own.begin(), own.end());
     all.sizes.assign(1, own.size());
     return {};
   }
-  if (!sizes.exactly) {
-    const auto bytes = static_cast<std::int64_t>(own.size());
-    TALLY_TRY(communicator_->allgather(std::span(&bytes, 1), std::span(told)));
+  const auto send = [this, own, &all]() -> Delivery {
+    return {.operation = communicator_->start({.operation = Operation::kAllgather,
+                                               .input = own.data(),
+                                               .output = all.bytes.data(),
+                                               .count = own.size(),
+                                               .type = DataType::kUInt8,
+                                               .counts = all.sizes})};
+  };
+  if (sizes.exactly) {
+    all.sizes = sizes.at_most;
+    all.bytes.resize(std::accumulate(all.sizes.begin(), all.sizes.end(), std::size_t{0}));
+    return send();
   }
-  TALLY_TRY(learn_sizes(told, sizes, all));
-  return communicator_->run({.operation = Operation::kAllgather,
-                             .input = own.data(),
-                             .output = all.bytes.data(),
-                             .count = own.size(),
-                             .type = DataType::kUInt8,
-                             .counts = all.sizes});
+  struct Told {
+    std::int64_t own = 0;
+    std::vector<std::int64_t> all;
+  };
+  const auto told = std::make_shared<Told>(Told{.own = static_cast<std::int64_t>(own.size()),
+                                                .all = std::vector<std::int64_t>(ranks_.size())});
+  return {.operation = communicator_->start({.operation = Operation::kAllgather,
+                                             .input = &told->own,
+                                             .output = told->all.data(),
+                                             .count = 1,
+                                             .type = DataType::kInt64}),
+          .then = [this, send, told, sizes, &all]() -> Result<Delivery> {
+            TALLY_TRY(learn_sizes(told->all, sizes, all));
+            return send();
+          }};
 }
 
-Result<void> Lane::sum(std::span<float> values) {
-  return communicator_ == nullptr || values.empty() ? Result<void>{}
-                                                    : communicator_->allreduce(values);
+Delivery Lane::sum(std::span<float> values) {
+  if (communicator_ == nullptr || values.empty()) return {};
+  return {.operation = communicator_->start({.operation = Operation::kAllreduce,
+                                             .input = values.data(),
+                                             .output = values.data(),
+                                             .count = values.size(),
+                                             .type = DataType::kFloat32})};
 }
 
-Result<void> Lane::sum(std::span<double> values) {
-  return communicator_ == nullptr || values.empty() ? Result<void>{}
-                                                    : communicator_->allreduce(values);
-}
-
-Result<void> Lane::sum_parts(std::span<const std::byte> all, const Parts& parts,
-                             std::span<std::byte> own) {
+Delivery Lane::sum_parts(std::span<const std::byte> all, const Parts& parts,
+                         std::span<std::byte> own) {
   if (communicator_ == nullptr) return {};
-  return communicator_->run({.operation = Operation::kReduceScatter,
-                             .input = all.data(),
-                             .output = own.data(),
-                             .count = own.size() / size_of(parts.type),
-                             .type = parts.type,
-                             .counts = parts.counts});
+  return {.operation = communicator_->start({.operation = Operation::kReduceScatter,
+                                             .input = all.data(),
+                                             .output = own.data(),
+                                             .count = own.size() / size_of(parts.type),
+                                             .type = parts.type,
+                                             .counts = parts.counts})};
 }
 
-Result<void> Lane::gather_parts(std::span<const std::byte> own, const Parts& parts,
-                                std::span<std::byte> all) {
+Delivery Lane::gather_parts(std::span<const std::byte> own, const Parts& parts,
+                            std::span<std::byte> all) {
   if (communicator_ == nullptr) return {};
-  return communicator_->run({.operation = Operation::kAllgather,
-                             .input = own.data(),
-                             .output = all.data(),
-                             .count = own.size() / size_of(parts.type),
-                             .type = parts.type,
-                             .counts = parts.counts});
+  return {.operation = communicator_->start({.operation = Operation::kAllgather,
+                                             .input = own.data(),
+                                             .output = all.data(),
+                                             .count = own.size() / size_of(parts.type),
+                                             .type = parts.type,
+                                             .counts = parts.counts})};
 }
 
-Result<void> Lane::tell(std::int64_t& number) {
-  return communicator_ == nullptr ? Result<void>{}
-                                  : communicator_->broadcast(std::span(&number, 1), 0);
+Delivery Lane::tell(std::int64_t& number) {
+  if (communicator_ == nullptr) return {};
+  return {.operation = communicator_->start({.operation = Operation::kBroadcast,
+                                             .input = &number,
+                                             .output = &number,
+                                             .count = 1,
+                                             .type = DataType::kInt64,
+                                             .root = 0})};
 }
 
 void Lane::close() {
   if (communicator_ != nullptr) communicator_->close();
+}
+
+std::span<std::byte> Lane::room(std::size_t bytes) {
+  if (room_.size() < bytes) room_.resize(bytes);
+  return std::span(room_).first(bytes);
 }
 
 }  // namespace tally::exchange

@@ -1,6 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,9 +26,24 @@ struct ParcelSizes {
   bool exactly = false;              // parcels have exactly at_most bytes
 };
 
-// The ranks that have the same part of the model on all hosts, and the operations between them.
-// Sizes from other members are checked before memory is allocated for them. Threads: calls must not
-// overlap, except close().
+// Messages that are on their way over a lane. When `operation` is complete, `then` starts what
+// follows it. Without an operation everything has arrived.
+struct Delivery {
+  std::optional<Handle> operation = {};
+  std::function<Result<Delivery>()> then = {};  // empty: nothing follows
+
+  // Whether an operation has yet to be started.
+  bool has_more() const { return then != nullptr; }
+  // Starts what follows if the operation is complete. Returns whether everything has arrived.
+  Result<bool> advance();
+  // Waits until everything has arrived.
+  Result<void> finish();
+};
+
+// The ranks that have the same part of the model on all hosts, and the operations between them. An
+// operation returns when it is started. The memory that it names must stay in place until its
+// Delivery is finished. Sizes from other members are checked before memory is allocated for them.
+// All members start the same operations in the same order. Threads: calls must not overlap.
 class Lane final {
  public:
   // `communicator` must outlive the lane. It is null if the lane has one member; the operations are
@@ -39,12 +56,11 @@ class Lane final {
 
   // Sends out.of(m) to member m, and receives its parcel into in.of(m). kCorrupt if a parcel has
   // more than sizes.at_most[m] bytes.
-  Result<void> exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& in);
+  Delivery exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& in);
   // Sends `own` to all members; all.of(m) is the data of member m. Otherwise as exchange().
-  Result<void> gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all);
+  Delivery gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all);
   // Element by element, with the same bits on all members.
-  Result<void> sum(std::span<float> values);
-  Result<void> sum(std::span<double> values);
+  Delivery sum(std::span<float> values);
   // An array of numbers of which each member has one part, in the order of members.
   struct Parts {
     DataType type = DataType::kFloat32;
@@ -52,23 +68,16 @@ class Lane final {
   };
   // sum_parts() writes the sum of this member's part; gather_parts() sends each member's part to
   // all. Both do nothing in a lane of one member: the caller's data stays in place.
-  Result<void> sum_parts(std::span<const std::byte> all, const Parts& parts,
-                         std::span<std::byte> own);
-  Result<void> gather_parts(std::span<const std::byte> own, const Parts& parts,
-                            std::span<std::byte> all);
+  Delivery sum_parts(std::span<const std::byte> all, const Parts& parts, std::span<std::byte> own);
+  Delivery gather_parts(std::span<const std::byte> own, const Parts& parts,
+                        std::span<std::byte> all);
   // Sets `number` to the first member's value on all members.
-  Result<void> tell(std::int64_t& number);
-  // Ends operations that are in progress with kClosed. From any thread.
+  Delivery tell(std::int64_t& number);
+  // Ends operations that are in progress with kClosed.
   void close();
 
-  // Scratch memory for the user of the lane, kept between calls.
-  struct Memory {
-    Parcels out;
-    Parcels in;
-    std::vector<std::byte> bytes;
-    std::vector<float> values;
-  };
-  Memory& memory() { return memory_; }
+  // Scratch memory for one encoding.
+  std::span<std::byte> room(std::size_t bytes);
 
  private:
   Result<void> learn_sizes(std::span<const std::int64_t> told, const ParcelSizes& sizes,
@@ -76,7 +85,7 @@ class Lane final {
 
   Communicator* const communicator_;
   const std::vector<Rank> ranks_;
-  Memory memory_;
+  std::vector<std::byte> room_;
 };
 
 }  // namespace tally::exchange

@@ -10,7 +10,7 @@
 //   first()    P = project(M), scaled by w, is summed over the lane in sums_, whose last element is
 //              the sum of weights.
 //   second()   P / sum of weights -> Q = correlate(P), scaled by w, is summed in factors_.
-//   finish()   The mean of M is rebuilt from the mean factors P and Q.
+//   third()    The mean of M is rebuilt from the mean factors P and Q.
 // A lane of one member skips the scaling.
 namespace tally::exchange {
 namespace {
@@ -52,7 +52,7 @@ std::vector<LowRankBucket::Part*> LowRankBucket::used_parts(const LaneStep& step
   return used;
 }
 
-Result<void> LowRankBucket::first(Lane& lane, const LaneStep& step) {
+Result<Delivery> LowRankBucket::first(Lane& lane, const LaneStep& step) {
   const std::vector<Part*> parts = used_parts(step);
   std::size_t count = 1;
   for (const Part* part : parts) count += part->count();
@@ -74,11 +74,11 @@ Result<void> LowRankBucket::first(Lane& lane, const LaneStep& step) {
   return lane.sum(std::span(sums_));
 }
 
-Result<void> LowRankBucket::second(Lane& lane, const LaneStep& step) {
+Result<Delivery> LowRankBucket::second(Lane& lane, const LaneStep& step) {
   const std::vector<Part*> parts = used_parts(step);
   const double weight = sums_.back();
   const bool is_alone = lane.size() == 1;
-  const double share = weight > 0 && !is_alone ? 1 / weight : 1;
+  share_ = weight > 0 && !is_alone ? 1 / weight : 1;
   std::size_t factors = 0;
   for (const Part* part : parts) factors += part->matrix ? part->matrix->q_count() : 0;
   factors_.resize(factors);
@@ -87,7 +87,7 @@ Result<void> LowRankBucket::second(Lane& lane, const LaneStep& step) {
   for (Part* part : parts) {
     const std::span<float> sum = std::span(sums_).subspan(at, part->count());
     at += sum.size();
-    scale(sum, share);
+    scale(sum, share_);
     if (!part->matrix) {
       std::copy(sum.begin(), sum.end(), values_of(*part, step).begin());
       continue;
@@ -97,14 +97,12 @@ Result<void> LowRankBucket::second(Lane& lane, const LaneStep& step) {
     part->matrix->correlate(sum, q);
     if (!is_alone) scale(q, step.weight);
   }
-  TALLY_TRY(lane.sum(std::span(factors_)));
-  scale(factors_, share);
-  finish(step);
-  return {};
+  return lane.sum(std::span(factors_));
 }
 
-// sums_ and factors_ hold the means over all members.
-void LowRankBucket::finish(const LaneStep& step) {
+// sums_ holds means over all members, factors_ sums.
+Result<void> LowRankBucket::third(const Lane& /*lane*/, const LaneStep& step) {
+  scale(factors_, share_);
   std::size_t at = 0;
   std::size_t factor_at = 0;
   for (Part& part : parts_) {
@@ -122,6 +120,7 @@ void LowRankBucket::finish(const LaneStep& step) {
     const std::span<float> residual = part.matrix->residual();
     if (!feedback_) std::fill(residual.begin(), residual.end(), 0.0F);
   }
+  return {};
 }
 
 std::vector<CodecState> LowRankBucket::states() {

@@ -8,15 +8,16 @@
 namespace tally::exchange {
 
 // powersgd: each matrix travels as two thin factors. first() sums the left factors over the lane,
-// weighted by the senders' weights; second() sums the right factors. Uncompressed parameters are
-// summed together with the left factors. A matrix is a whole parameter, so lanes have whole entries
+// weighted by the senders' weights; second() sums the right factors; third() rebuilds the mean.
+// Uncompressed parameters are summed together with the left factors. A matrix is a whole parameter, so lanes have whole entries
 // of the bucket.
 class LowRankBucket final : public BucketCodec {
  public:
   explicit LowRankBucket(const BucketFacts& facts);
 
-  Result<void> first(Lane& lane, const LaneStep& step) override;
-  Result<void> second(Lane& lane, const LaneStep& step) override;
+  Result<Delivery> first(Lane& lane, const LaneStep& step) override;
+  Result<Delivery> second(Lane& lane, const LaneStep& step) override;
+  Result<void> third(const Lane& lane, const LaneStep& step) override;
   std::vector<CodecState> states() override;
 
  private:
@@ -30,7 +31,6 @@ class LowRankBucket final : public BucketCodec {
   };
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
   std::vector<Part*> used_parts(const LaneStep& step);
-  void finish(const LaneStep& step);
 
   const Range local_;
   const bool feedback_;
@@ -39,6 +39,7 @@ class LowRankBucket final : public BucketCodec {
   // Left factors and uncompressed values, weighted; the last element is the weight.
   std::vector<float> sums_;
   std::vector<float> factors_;  // right factors
+  double share_ = 1;            // the factor that makes a mean of a sum
 };
 
 }  // namespace tally::exchange

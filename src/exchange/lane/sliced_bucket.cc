@@ -17,9 +17,9 @@
 //               the parcels to received_.
 //   second()    make_means(): the owner decodes all parcels and averages them by weight.
 //               encode_mean(): the owner adds back_residual and encodes the average (Way::kBack).
-//               lane.gather() sends it to all members.
-//               take_averages(): every member decodes all averages into step.values. The owner
-//               keeps the encoding error in back_residual.
+//               lane.gather() delivers it to averages_ of all members.
+//   third()     Every member decodes all averages into step.values. The owner keeps the encoding
+//               error in back_residual.
 namespace tally::exchange {
 namespace {
 
@@ -35,13 +35,6 @@ void put(std::vector<std::byte>& out, std::uint64_t value, std::size_t bytes) {
 void put(std::vector<std::byte>& out, std::span<const std::byte> encoding) {
   put(out, encoding.size(), kLengthBytes);
   out.insert(out.end(), encoding.begin(), encoding.end());
-}
-
-// Scratch memory for one encoding.
-std::span<std::byte> room(Lane& lane, std::size_t bytes) {
-  std::vector<std::byte>& memory = lane.memory().bytes;
-  if (memory.size() < bytes) memory.resize(bytes);
-  return std::span(memory).first(bytes);
 }
 
 Error with_peer(Error error, Rank peer, const std::string& parameter) {
@@ -148,48 +141,45 @@ std::size_t SlicedBucket::most_bytes(Way way, const LaneStep& step, int owner) {
   return bytes;
 }
 
-Result<void> SlicedBucket::first(Lane& lane, const LaneStep& step) {
-  Parcels& out = lane.memory().out;
-  out.clear();
+Result<Delivery> SlicedBucket::first(Lane& lane, const LaneStep& step) {
+  out_.clear();
   const bool fixed = is_fixed(Way::kThere, step);
   for (int owner = 0; owner < lane.size(); ++owner) {
-    const std::size_t begin = out.bytes.size();
-    put(out.bytes, std::bit_cast<std::uint64_t>(step.weight), kWeightBytes);
+    const std::size_t begin = out_.bytes.size();
+    put(out_.bytes, std::bit_cast<std::uint64_t>(step.weight), kWeightBytes);
     for (Part* part : parts_of(owner, step)) {
       if (step.weight == 0) continue;
       const std::span<const float> values = values_of(*part, step);
       const codec::Codec& codec = codec_of(*part, Way::kThere, step.step);
       const codec::Draw draw = draw_of(*part, Way::kThere, step.step);
       const std::span<std::byte> bytes =
-          room(lane, part->encoder ? part->encoder->max_bytes() : codec.max_bytes(values.size()));
+          lane.room(part->encoder ? part->encoder->max_bytes() : codec.max_bytes(values.size()));
       const std::size_t used = part->encoder ? part->encoder->encode(values, draw, bytes)
                                              : codec.encode(values, draw, bytes);
-      put(out.bytes, bytes.first(used));
+      put(out_.bytes, bytes.first(used));
     }
     const std::size_t most = most_bytes(Way::kThere, step, owner);
-    TALLY_CHECK(out.bytes.size() - begin <= most);
-    if (fixed) out.bytes.resize(begin + most);
-    out.sizes.push_back(out.bytes.size() - begin);
+    TALLY_CHECK(out_.bytes.size() - begin <= most);
+    if (fixed) out_.bytes.resize(begin + most);
+    out_.sizes.push_back(out_.bytes.size() - begin);
   }
   const std::size_t most = most_bytes(Way::kThere, step, lane.self());
   return lane.exchange(
-      out, {.at_most = std::vector<std::size_t>(out.sizes.size(), most), .exactly = fixed},
+      out_, {.at_most = std::vector<std::size_t>(out_.sizes.size(), most), .exactly = fixed},
       received_);
 }
 
-Result<void> SlicedBucket::second(Lane& lane, const LaneStep& step) {
+Result<Delivery> SlicedBucket::second(Lane& lane, const LaneStep& step) {
   TALLY_TRY(make_means(lane, step));
-  Parcels& out = lane.memory().out;
-  out.clear();
+  out_.clear();
   for (Part* part : parts_of(lane.self(), step)) encode_mean(*part, lane, step);
   ParcelSizes sizes{.exactly = is_fixed(Way::kBack, step)};
   for (int owner = 0; owner < lane.size(); ++owner)
     sizes.at_most.push_back(most_bytes(Way::kBack, step, owner));
   const std::size_t most = sizes.at_most[static_cast<std::size_t>(lane.self())];
-  TALLY_CHECK(out.bytes.size() <= most);
-  if (sizes.exactly) out.bytes.resize(most);
-  TALLY_TRY(lane.gather(out.bytes, sizes, lane.memory().in));
-  return take_averages(lane, step);
+  TALLY_CHECK(out_.bytes.size() <= most);
+  if (sizes.exactly) out_.bytes.resize(most);
+  return lane.gather(out_.bytes, sizes, averages_);
 }
 
 // For the runs that this member owns.
@@ -231,7 +221,7 @@ Rank SlicedBucket::who_is_corrupt(const Part& part, const Lane& lane,
   return kNoRank;
 }
 
-// Stores the value before encoding in back_residual; take_averages() subtracts the decoded value.
+// Stores the value before encoding in back_residual; third() subtracts the decoded value.
 void SlicedBucket::encode_mean(Part& part, Lane& lane, const LaneStep& step) {
   const std::span<float> mean = values_of(part, step);
   for (std::size_t i = 0; i < part.back_residual.size(); ++i) {
@@ -239,18 +229,18 @@ void SlicedBucket::encode_mean(Part& part, Lane& lane, const LaneStep& step) {
     part.back_residual[i] = mean[i];
   }
   const codec::Codec& codec = codec_of(part, Way::kBack, step.step);
-  const std::span<std::byte> bytes = room(lane, codec.max_bytes(mean.size()));
+  const std::span<std::byte> bytes = lane.room(codec.max_bytes(mean.size()));
   const std::size_t used = codec.encode(mean, draw_of(part, Way::kBack, step.step), bytes);
-  put(lane.memory().out.bytes, bytes.first(used));
+  put(out_.bytes, bytes.first(used));
 }
 
-Result<void> SlicedBucket::take_averages(Lane& lane, const LaneStep& step) {
+Result<void> SlicedBucket::third(const Lane& lane, const LaneStep& step) {
   for (Part& part : parts_) {
     const std::span<float> values = values_of(part, step);
     if (step.used[part.run.parameter] == 0) std::fill(values.begin(), values.end(), 0.0F);
   }
   for (int owner = 0; owner < lane.size(); ++owner) {
-    wire::Reader parcel(lane.memory().in.of(owner));
+    wire::Reader parcel(averages_.of(owner));
     for (Part* part : parts_of(owner, step)) {
       const std::span<float> average = values_of(*part, step);
       const auto bytes = next_encoding(parcel);

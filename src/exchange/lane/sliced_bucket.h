@@ -23,8 +23,9 @@ class SlicedBucket final : public BucketCodec {
  public:
   explicit SlicedBucket(const BucketFacts& facts);
 
-  Result<void> first(Lane& lane, const LaneStep& step) override;
-  Result<void> second(Lane& lane, const LaneStep& step) override;
+  Result<Delivery> first(Lane& lane, const LaneStep& step) override;
+  Result<Delivery> second(Lane& lane, const LaneStep& step) override;
+  Result<void> third(const Lane& lane, const LaneStep& step) override;
   std::vector<CodecState> states() override;
 
  private:
@@ -57,7 +58,6 @@ class SlicedBucket final : public BucketCodec {
   static Rank who_is_corrupt(const Part& part, const Lane& lane,
                              std::span<const codec::Encoded> senders, const LaneStep& step);
   void encode_mean(Part& part, Lane& lane, const LaneStep& step);
-  Result<void> take_averages(Lane& lane, const LaneStep& step);
 
   const std::vector<ParameterInfo>& parameters_;
   const Range local_;
@@ -65,7 +65,9 @@ class SlicedBucket final : public BucketCodec {
   const Sender self_;
   std::vector<std::unique_ptr<Ways>> ways_;
   std::vector<Part> parts_;
+  Parcels out_;       // messages of this member
   Parcels received_;  // messages for the runs that this member owns
+  Parcels averages_;  // messages of the owners
 };
 
 }  // namespace tally::exchange

@@ -2,29 +2,84 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
+// The state of a rank is one buffer: for each generation, for each bucket, its arrays. Every array
+// begins at a cache line.
 namespace tally::exchange {
+namespace {
+
+std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+std::size_t array_bytes(const StateArrays& need) {
+  return in_lines(need.count * need.element_bytes);
+}
+
+std::size_t generation_bytes(const std::vector<StateArrays>& needs) {
+  std::size_t bytes = 0;
+  for (const StateArrays& need : needs) bytes += need.arrays * array_bytes(need);
+  return bytes;
+}
+
+std::vector<std::span<std::byte>> of_neighbours(const std::vector<std::span<std::byte>>& all,
+                                                const Tiers& tiers) {
+  std::vector<std::span<std::byte>> views;
+  for (const Rank neighbour : tiers.neighbours)
+    views.push_back(all[static_cast<std::size_t>(neighbour)]);
+  return views;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ModelMemory>> ModelMemory::make(Communicator& world, const Tiers& tiers,
-                                                       Layout layout, Deadline by) {
-  const std::size_t bytes = std::max<std::size_t>(layout.bytes, 1);
+                                                       Layout layout, int generations,
+                                                       Deadline by) {
+  TALLY_CHECK(generations == 1 || generations == 2);
+  const std::size_t bytes = in_lines(std::max<std::size_t>(layout.bytes, 1));
   const std::size_t flag_bytes = StepFlags::bytes_for(layout.buckets.size());
-  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(layout), tiers.local));
+  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(layout), generations, tiers.local));
   TALLY_TRY(memory->own_gradients_, world.allocate(bytes));
-  TALLY_TRY(memory->own_values_, world.allocate(tiers.local == 0 ? bytes : 1));
+  const std::size_t value_bytes = static_cast<std::size_t>(generations) * bytes;
+  TALLY_TRY(memory->own_values_, world.allocate(tiers.local == 0 ? value_bytes : 1));
   TALLY_TRY(memory->own_flags_, world.allocate(flag_bytes));
   TALLY_TRY(const auto gradients, world.share(memory->own_gradients_, by));
   TALLY_TRY(const auto values, world.share(memory->own_values_, by));
   TALLY_TRY(const auto flags, world.share(memory->own_flags_, by));
-  for (const Rank neighbour : tiers.neighbours) {
-    memory->gradients_.push_back(gradients[static_cast<std::size_t>(neighbour)]);
-    memory->flags_.emplace_back(flags[static_cast<std::size_t>(neighbour)]);
-  }
-  memory->values_ = values[static_cast<std::size_t>(tiers.neighbours.front())].data();
+  memory->gradients_ = of_neighbours(gradients, tiers);
+  for (const std::span<std::byte> view : of_neighbours(flags, tiers))
+    memory->flags_.emplace_back(view);
+  std::byte* const first = values[static_cast<std::size_t>(tiers.neighbours.front())].data();
+  memory->values_ = {first, first + (value_bytes - bytes)};
   return memory;
 }
 
-// Keeps the values and flags unless all neighbours have left: a neighbour may still read the
-// values, and reads the flags when it leaves.
+Result<void> ModelMemory::make_state(Communicator& world, const Tiers& tiers,
+                                     std::vector<StateArrays> needs, Deadline by) {
+  needs_ = std::move(needs);
+  const std::size_t bytes = static_cast<std::size_t>(generations_) * generation_bytes(needs_);
+  TALLY_TRY(own_state_, world.allocate(std::max<std::size_t>(bytes, 1)));
+  TALLY_TRY(const auto states, world.share(own_state_, by));
+  states_ = of_neighbours(states, tiers);
+  return {};
+}
+
+std::size_t ModelMemory::offset_in_state(const std::vector<StateArrays>& needs, std::size_t bucket,
+                                         std::size_t array, int generation) {
+  std::size_t offset = static_cast<std::size_t>(generation) * generation_bytes(needs);
+  for (std::size_t b = 0; b < bucket; ++b) offset += needs[b].arrays * array_bytes(needs[b]);
+  return offset + array * array_bytes(needs[bucket]);
+}
+
+std::size_t ModelMemory::bytes() const {
+  std::size_t bytes = own_gradients_.bytes().size() + own_state_.bytes().size();
+  if (local_ == 0) bytes += own_values_.bytes().size();
+  return bytes;
+}
+
+std::size_t ModelMemory::state_bytes() const { return generation_bytes(needs_); }
+
+// Keeps the memory that neighbours read unless all of them have left: a neighbour may still read
+// values and state, and reads the flags when it leaves.
 ModelMemory::~ModelMemory() {
   if (flags_.empty() || is_left_) return;
   flags_[static_cast<std::size_t>(local_)].leave();

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -11,13 +12,25 @@
 
 namespace tally::exchange {
 
+// The arrays that a rank keeps for its slice of one bucket: optimizer state and master copies.
+struct StateArrays {
+  std::size_t count = 0;          // elements of the slice
+  std::size_t arrays = 0;         // of that many elements each
+  std::size_t element_bytes = 4;  // 8 for float64 buckets
+};
+
 // The memory of a model on one host: the gradients of each rank, the parameter values once for all
-// ranks, and the flags that show the progress of each rank. All neighbours share all of it.
+// ranks, the optimizer state of each rank's slices, and the flags that show the progress of each
+// rank. All neighbours share all of it.
+//
+// Values and state exist in two generations. An update reads one of them and writes the other;
+// flip() commits it. With one generation updates happen in place: that saves the memory, but a
+// failed update leaves values that are partly old and partly new.
 class ModelMemory final {
  public:
-  // Called by all ranks of the world.
+  // Called by all ranks of the world. `generations` is 1 or 2.
   static Result<std::unique_ptr<ModelMemory>> make(Communicator& world, const Tiers& tiers,
-                                                   Layout layout, Deadline by);
+                                                   Layout layout, int generations, Deadline by);
   ~ModelMemory();
   ModelMemory(const ModelMemory&) = delete;
   ModelMemory& operator=(const ModelMemory&) = delete;
@@ -26,8 +39,17 @@ class ModelMemory final {
   void all_have_left() { is_left_ = true; }
 
   const Layout& layout() const { return layout_; }
+  int generations() const { return generations_; }
+  // The generation with the present version, and the one that the next update writes.
+  int present() const { return present_; }
+  int next() const { return generations_ - 1 - present_; }
+  // The next generation becomes the present one.
+  void flip() { present_ = next(); }
+
   // The bucket's first element.
-  std::byte* values(std::size_t bucket) const { return values_ + layout_.buckets[bucket].offset; }
+  std::byte* values(std::size_t bucket, int generation) const {
+    return values_[static_cast<std::size_t>(generation)] + layout_.buckets[bucket].offset;
+  }
   std::byte* gradients(std::size_t bucket, int neighbour) const {
     return gradients_[static_cast<std::size_t>(neighbour)].data() + layout_.buckets[bucket].offset;
   }
@@ -35,17 +57,43 @@ class ModelMemory final {
     return flags_[static_cast<std::size_t>(neighbour)];
   }
 
+  // Allocates the zeroed state of this rank's slices, `needs` by bucket. Called by all ranks. The
+  // memory of an earlier call is freed.
+  Result<void> make_state(Communicator& world, const Tiers& tiers, std::vector<StateArrays> needs,
+                          Deadline by);
+  // The first element of one array, of this rank or of a neighbour whose needs are known.
+  std::byte* state(std::size_t bucket, std::size_t array, int generation) const {
+    return own_state_.bytes().data() + offset_in_state(needs_, bucket, array, generation);
+  }
+  std::byte* state_of(int neighbour, const std::vector<StateArrays>& needs, std::size_t bucket,
+                      std::size_t array, int generation) const {
+    return states_[static_cast<std::size_t>(neighbour)].data() +
+           offset_in_state(needs, bucket, array, generation);
+  }
+
+  // That this rank has allocated.
+  std::size_t bytes() const;
+  std::size_t state_bytes() const;  // of one generation
+
  private:
-  ModelMemory(Layout layout, int local) : layout_(std::move(layout)), local_(local) {}
+  ModelMemory(Layout layout, int generations, int local)
+      : layout_(std::move(layout)), generations_(generations), local_(local) {}
+  static std::size_t offset_in_state(const std::vector<StateArrays>& needs, std::size_t bucket,
+                                     std::size_t array, int generation);
 
   const Layout layout_;
+  const int generations_;
   const int local_;
+  int present_ = 0;
   bool is_left_ = false;
   SharedBuffer own_gradients_;
-  SharedBuffer own_values_;  // of the host's first rank
+  SharedBuffer own_values_;  // of the host's first rank, all generations
   SharedBuffer own_flags_;
+  SharedBuffer own_state_;
+  std::vector<StateArrays> needs_;
   std::vector<std::span<std::byte>> gradients_;  // by neighbour
-  std::byte* values_ = nullptr;
+  std::vector<std::span<std::byte>> states_;     // by neighbour
+  std::array<std::byte*, 2> values_{};           // by generation
   std::vector<StepFlags> flags_;
 };
 

@@ -1,4 +1,4 @@
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::vector<ParameterInfo>& parameters) 
   return lines;
 }
 
-std::vector<std::string> settings_of(const ShardedUpdate::Options& options) {
+std::vector<std::string> settings_of(const GroupUpdate::Options& options) {
   const auto text = [](const std::optional<double>& limit) {
     return limit ? fmt::format("{}", *limit) : std::string("none");
   };
@@ -48,6 +48,8 @@ Range even_part(Range whole, int parts, int index) {
   return {cut(index), cut(index + 1)};
 }
 
+constexpr auto kSetupTimeout = std::chrono::minutes(5);
+
 // Whether gradients are encoded even on a single host.
 bool encodes(const plan::CodecSpec& spec) {
   return spec.kind != plan::Codec::kNone && spec.kind != plan::Codec::kAuto;
@@ -55,119 +57,117 @@ bool encodes(const plan::CodecSpec& spec) {
 
 }  // namespace
 
-ShardedUpdate::ShardedUpdate(Communicator& world, Options options, Tiers tiers)
+GroupUpdate::GroupUpdate(Communicator& world, Options options, Tiers tiers)
     : world_(world),
       options_(std::move(options)),
       tiers_(std::move(tiers)),
       layerwise_(
           std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
                       [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); })),
-      encodes_(encodes(options_.codec)),
       can_be_late_(can_be_late()),
       senders_(options_.senders),
       steps_(options_.parameters.size()),
-      is_ready_(options_.parameters.size()),
       used_(options_.parameters.size()),
-      all_used_(options_.parameters.size(), 1),
-      sources_(static_cast<std::size_t>(tiers_.locals())),
-      weights_(static_cast<std::size_t>(tiers_.locals())) {
+      all_used_(options_.parameters.size(), 1) {
   for (const OptimizerSpec& spec : options_.optimizers) rates_.push_back(spec.rate);
   senders_.resize(options_.optimizers.size());
   for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
   const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
-  if (tiers_.hosts > 1 && (is_auto || can_be_late_)) encodes_ = true;
+  if (tiers_.hosts > 1) across_ = is_auto || can_be_late_ ? Across::kAverages : Across::kParts;
+  if (encodes(options_.codec)) across_ = Across::kAverages;
   if (tiers_.hosts == 1 && is_auto && options_.on_event)
     options_.on_event("codec=auto: it is none, for there is one host");
 }
 
-ShardedUpdate::~ShardedUpdate() {
+GroupUpdate::~GroupUpdate() {
   // The values outlive this object: settle them to those of the last update, unless it fails.
-  settle_keeping_failure();
-  exchange_.reset();
+  (void)settle();
+  pipeline_.reset();
+  publishing_.reset();
   tiers_.sums.reset();
   tiers_.values.reset();
 }
 
-Result<std::unique_ptr<ShardedUpdate>> ShardedUpdate::make(Communicator& world,
-                                                           const Options& options, Deadline by) {
+Result<std::unique_ptr<GroupUpdate>> GroupUpdate::make(Communicator& world, const Options& options,
+                                                       Deadline by) {
   TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
   TALLY_TRY(check_same(world, {"trainers", "setting", settings_of(options)}, by));
   TALLY_TRY(
       Tiers tiers,
       find_tiers(world, encodes(options.codec) ? SingleHost::kApart : SingleHost::kTogether, by));
-  std::unique_ptr<ShardedUpdate> update(new ShardedUpdate(world, options, std::move(tiers)));
+  std::unique_ptr<GroupUpdate> update(new GroupUpdate(world, options, std::move(tiers)));
   std::vector<std::size_t> order(options.parameters.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   TALLY_TRY(update->use(update->layout_of(order), by));
   return update;
 }
 
-Layout ShardedUpdate::layout_of(std::span<const std::size_t> order) const {
+Layout GroupUpdate::layout_of(std::span<const std::size_t> order) const {
   return make_layout(options_.parameters, order,
                      options_.bucket_bytes != 0 ? options_.bucket_bytes : kDefaultBucketBytes);
 }
 
-Result<void> ShardedUpdate::use(Layout layout, Deadline by) {
-  TALLY_TRY(memory_, ModelMemory::make(world_, tiers_, std::move(layout), by));
-  plan_work();
+Result<void> GroupUpdate::use(Layout layout, Deadline by) {
+  pipeline_.reset();
+  auto_.reset();
+  buckets_.clear();
+  TALLY_TRY(memory_,
+            ModelMemory::make(world_, tiers_, std::move(layout), options_.beside ? 2 : 1, by));
+  buckets_.resize(memory_->layout().buckets.size());
+  cells_ = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    plan_ranges(b);
+    buckets_[b].gradients =
+        std::make_unique<BucketAccumulator>(*memory_, b, tiers_.local, tiers_.locals());
+    buckets_[b].first_cell = cells_;
+    cells_ += Slice::cells_of(memory_->layout().buckets[b]);
+  }
   return {};
 }
 
-void ShardedUpdate::plan_work() {
-  exchange_.reset();
-  auto_.reset();
-  works_.clear();
-  works_.resize(buckets());
-  cells_ = 0;
-  for (std::size_t b = 0; b < buckets(); ++b) {
-    plan_ranges(b);
-    const BucketLayout& bucket = memory_->layout().buckets[b];
-    works_[b].pending = bucket.entries.size();
-    works_[b].first_cell = cells_;
-    cells_ += Slice::cells_of(bucket);
-  }
-}
-
-void ShardedUpdate::plan_ranges(std::size_t b) {
-  const BucketLayout& bucket = memory_->layout().buckets[b];
-  Work& work = works_[b];
+void GroupUpdate::plan_ranges(std::size_t b) {
+  const BucketLayout& layout = memory_->layout().buckets[b];
+  Bucket& bucket = buckets_[b];
   const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
   // powersgd needs whole parameters.
-  work.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(bucket, share)
-                                                             : part_of({0, bucket.count}, share);
-  work.counts.clear();
+  bucket.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(layout, share)
+                                                               : part_of({0, layout.count}, share);
+  bucket.counts.clear();
   for (int host = 0; host < tiers_.hosts; ++host) {
-    const Range part = encodes_ ? even_part(work.local, tiers_.hosts, host)
-                                : part_of(work.local, {.parts = tiers_.hosts, .index = host});
-    work.counts.push_back(part.count());
-    if (host == tiers_.host) work.own = part;
+    const Range part = across_ == Across::kAverages
+                           ? even_part(bucket.local, tiers_.hosts, host)
+                           : part_of(bucket.local, {.parts = tiers_.hosts, .index = host});
+    bucket.counts.push_back(part.count());
+    if (host == tiers_.host) bucket.own = part;
   }
 }
 
 // The bytes of a parameter in an array that holds its bucket at `bucket`.
-std::span<std::byte> ShardedUpdate::bytes_of(std::size_t parameter, std::byte* bucket) const {
+std::span<std::byte> GroupUpdate::bytes_of(std::size_t parameter, std::byte* bucket) const {
   const ParameterInfo& info = options_.parameters[parameter];
   const std::size_t element = size_of(info.type);
   return {bucket + memory_->layout().place_of[parameter].begin * element, info.count() * element};
 }
 
-std::span<std::byte> ShardedUpdate::values(std::size_t parameter) const {
-  return bytes_of(parameter, memory_->values(memory_->layout().place_of[parameter].bucket));
+std::span<std::byte> GroupUpdate::values(std::size_t parameter) const {
+  return bytes_of(
+      parameter, memory_->values(memory_->layout().place_of[parameter].bucket, memory_->present()));
 }
 
-std::span<std::byte> ShardedUpdate::gradient(std::size_t parameter) const {
+std::span<std::byte> GroupUpdate::gradient(std::size_t parameter) const {
   return bytes_of(parameter,
                   memory_->gradients(memory_->layout().place_of[parameter].bucket, tiers_.local));
 }
 
-Result<void> ShardedUpdate::spread_values(Deadline by) {
+Result<void> GroupUpdate::spread_values(Deadline by) {
   TALLY_TRY(settle());
   // The first lane consists of the first rank of every host, with rank 0 as its first member.
   if (tiers_.hosts > 1 && tiers_.local == 0) {
     for (std::size_t b = 0; b < buckets(); ++b) {
+      std::byte* const values = memory_->values(b, memory_->present());
       TALLY_TRY(tiers_.values->run({.operation = Operation::kBroadcast,
-                                    .input = memory_->values(b),
-                                    .output = memory_->values(b),
+                                    .input = values,
+                                    .output = values,
                                     .count = memory_->layout().buckets[b].bytes(),
                                     .type = DataType::kUInt8,
                                     .root = 0,
@@ -177,15 +177,15 @@ Result<void> ShardedUpdate::spread_values(Deadline by) {
   return adopt_values(by);
 }
 
-Result<void> ShardedUpdate::adopt_values(Deadline by) {
+Result<void> GroupUpdate::adopt_values(Deadline by) {
   TALLY_TRY(settle());
   TALLY_TRY(world_.barrier({.by = by}));
-  for (Work& work : works_)
-    if (work.slice) work.slice->adopt_values();
+  for (Bucket& bucket : buckets_)
+    if (bucket.slice) bucket.slice->adopt_values();
   return {};
 }
 
-Result<bool> ShardedUpdate::reorder(std::vector<std::size_t>& order, Deadline by) {
+Result<bool> GroupUpdate::reorder(std::vector<std::size_t>& order, Deadline by) {
   TALLY_CHECK(step_ == 1 && !begun_);
   std::vector<std::int64_t> first(order.begin(), order.end());
   TALLY_TRY(world_.broadcast(std::span(first), 0, {.by = by}));
@@ -200,45 +200,55 @@ Result<bool> ShardedUpdate::reorder(std::vector<std::size_t>& order, Deadline by
     const std::span<std::byte> to = gradient(p);
     std::memcpy(to.data(), old->gradients(place.bucket, tiers_.local) + offset, to.size());
     if (writes_values())
-      std::memcpy(values(p).data(), old->values(place.bucket) + offset, to.size());
+      std::memcpy(values(p).data(), old->values(place.bucket, old->present()) + offset, to.size());
   }
   TALLY_TRY(world_.barrier({.by = by}));
   old->all_have_left();
   return true;
 }
 
-std::unique_ptr<Slice> ShardedUpdate::make_slice(std::size_t b) {
-  return Slice::make({.bucket = memory_->layout().buckets[b],
-                      .range = encodes_ ? works_[b].local : works_[b].own,
-                      .parameters = options_.parameters,
-                      .optimizers = options_.optimizers,
-                      .values = memory_->values(b),
-                      .apart = tiers_.hosts > 1 && !encodes_});
+Slice::Options GroupUpdate::slice_options(std::size_t b) const {
+  return {.memory = *memory_,
+          .bucket = b,
+          .range = across_ == Across::kAverages ? buckets_[b].local : buckets_[b].own,
+          .parameters = options_.parameters,
+          .optimizers = options_.optimizers,
+          .apart = across_ == Across::kParts};
 }
 
-void ShardedUpdate::make_state() {
-  for (std::size_t b = 0; b < buckets(); ++b)
-    if (!works_[b].slice) works_[b].slice = make_slice(b);
-  if (encodes_ && !exchange_) make_exchange();
+Result<void> GroupUpdate::make_slices() {
+  std::vector<StateArrays> needs;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) needs.push_back(Slice::needs(slice_options(b)));
+  TALLY_TRY(memory_->make_state(world_, tiers_, std::move(needs), Deadline::after(kSetupTimeout)));
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    buckets_[b].slice = Slice::make(slice_options(b));
+  return {};
 }
 
-std::vector<SliceState> ShardedUpdate::states() {
-  settle_keeping_failure();
-  make_state();
+Result<void> GroupUpdate::make_state() {
+  if (buckets_.empty() || buckets_.front().slice) return {};
+  TALLY_TRY(make_slices());
+  if (across_ != Across::kNowhere) make_pipeline();
+  return {};
+}
+
+Result<std::vector<SliceState>> GroupUpdate::states() {
+  TALLY_TRY(settle());
+  TALLY_TRY(make_state());
   std::vector<SliceState> all;
-  for (Work& work : works_) {
-    auto states = work.slice->states(encodes_ ? work.local : work.own);
+  for (Bucket& bucket : buckets_) {
+    auto states = bucket.slice->states(across_ == Across::kAverages ? bucket.local : bucket.own);
     std::move(states.begin(), states.end(), std::back_inserter(all));
   }
   return all;
 }
 
-std::vector<SliceState> ShardedUpdate::saved_states() {
-  settle_keeping_failure();
-  make_state();
+Result<std::vector<SliceState>> GroupUpdate::saved_states() {
+  TALLY_TRY(settle());
+  TALLY_TRY(make_state());
   std::vector<SliceState> all;
-  for (Work& work : works_) {
-    auto states = work.slice->states(work.own);
+  for (Bucket& bucket : buckets_) {
+    auto states = bucket.slice->states(bucket.own);
     std::move(states.begin(), states.end(), std::back_inserter(all));
   }
   return all;

@@ -10,10 +10,12 @@
 #include "codec/choose.h"
 #include "codec/encoder/encoder.h"
 #include "exchange/exchange.h"
+#include "exchange/group/bucket_accumulator.h"
+#include "exchange/group/leftovers.h"
 #include "exchange/group/slice.h"
 #include "exchange/group/tiers.h"
 #include "exchange/lane/codec_state.h"
-#include "exchange/lane/lane_exchange.h"
+#include "exchange/lane/lane_pipeline.h"
 #include "exchange/memory/model_memory.h"
 #include "exchange/memory/parameter_layout.h"
 #include "plan/codec_spec.h"
@@ -30,7 +32,7 @@ struct UpdateTotals {
 };
 
 // Time that this rank has spent since construction.
-struct StepTimes {
+struct UpdateTimes {
   Duration update{};  // summing gradients and updating parameters
   Duration wait{};    // for other ranks
 };
@@ -57,9 +59,10 @@ struct StepTimes {
 // call settle() themselves. Results are bit-identical to those without by_priority.
 //
 // ready() works on buckets that are complete on all neighbours, while the caller computes the other
-// gradients. A parameter's values may change as soon as its bucket is complete on all ranks. After
-// an error the model is undefined. Threads: calls must not overlap.
-class ShardedUpdate final {
+// gradients. New values are written beside the present ones; complete() commits them on all ranks
+// together. After an error the present values are whole, and so is the optimizer state; only the
+// state of codecs may include the failed step. Threads: calls must not overlap.
+class GroupUpdate final {
  public:
   struct Options {
     std::vector<ParameterInfo> parameters;
@@ -85,7 +88,10 @@ class ShardedUpdate final {
     // Called for each bucket of a step, with the times at which its last gradient was ready on this
     // rank and this rank had done its part of the update. The thread may be another one.
     std::function<void(std::size_t bucket, TimePoint ready, TimePoint done)> on_bucket;
-    std::uint64_t seed = 1;                   // of random choices in codecs
+    std::uint64_t seed = 1;  // of random choices in codecs
+    // False: updates happen in place. That saves one copy of values and optimizer state per host,
+    // but after an error the values are undefined.
+    bool beside = true;
     std::vector<codec::SenderFacts> senders;  // by group, from split_groups(), or empty
     // Further settings that must be equal on all ranks; compared as text by make().
     std::vector<std::string> settings;
@@ -94,20 +100,20 @@ class ShardedUpdate final {
 
   // Called by all ranks. kMismatch if their parameters or settings differ. Buckets are in the
   // reverse order of `parameters`.
-  static Result<std::unique_ptr<ShardedUpdate>> make(Communicator& world, const Options& options,
-                                                     Deadline by);
+  static Result<std::unique_ptr<GroupUpdate>> make(Communicator& world, const Options& options,
+                                                   Deadline by);
   // Waits for operations on lanes: they use the slices' memory.
-  ~ShardedUpdate();
-  ShardedUpdate(const ShardedUpdate&) = delete;
-  ShardedUpdate& operator=(const ShardedUpdate&) = delete;
+  ~GroupUpdate();
+  GroupUpdate(const GroupUpdate&) = delete;
+  GroupUpdate& operator=(const GroupUpdate&) = delete;
 
   const std::vector<ParameterInfo>& parameters() const { return options_.parameters; }
   std::size_t groups() const { return options_.optimizers.size(); }
-  // Memory of one parameter; reorder() moves it. All neighbours share the values; the gradient
-  // belongs to this rank.
+  // Memory of one parameter. All neighbours share the values; the gradient belongs to this rank.
+  // reorder() moves both, and complete() the values.
   std::span<std::byte> values(std::size_t parameter) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
-  std::size_t buckets() const { return memory_->layout().buckets.size(); }
+  std::size_t buckets() const { return buckets_.size(); }
   // Whether this rank writes values outside updates: the first rank of each host does.
   bool writes_values() const { return tiers_.local == 0; }
 
@@ -126,7 +132,10 @@ class ShardedUpdate final {
   // Announces the weight of the gradients that ready() will report. Optional: without begin(),
   // complete() does all the work.
   void begin(const StepContribution& contribution);
-  Result<void> ready(std::size_t parameter);
+  // The gradient of a parameter is complete. It is in gradient(parameter), or stays at `elsewhere`
+  // until complete() has returned, which needs a rank that is alone_on_host().
+  Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr);
+  bool alone_on_host() const { return tiers_.locals() == 1; }
   // Called by all ranks. Parameters that were not ready() on this rank count as zero. Parameters
   // that were not ready() on any rank stay unchanged. `sums` is summed over all ranks.
   Result<UpdateTotals> complete(const StepContribution& contribution, std::span<const double> sums);
@@ -141,109 +150,105 @@ class ShardedUpdate final {
 
   // This rank's part of the model and of its optimizer state. Available after the first step or
   // make_state().
-  std::vector<SliceState> states();
+  Result<std::vector<SliceState>> states();
   // The same, but without the parts that other hosts save: all ranks' states together are the
   // model, once.
-  std::vector<SliceState> saved_states();
+  Result<std::vector<SliceState>> saved_states();
   // The codec state of this rank, and its place among the senders. Call between steps. auto: empty.
-  std::vector<CodecState> codec_states();
+  Result<std::vector<CodecState>> codec_states();
   Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
-  void make_state();
+  // Called by all ranks.
+  Result<void> make_state();
   // By parameter: the number of its updates.
   std::vector<std::uint64_t>& steps() { return steps_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
   // Updates before the coming step; random choices in codecs depend on it.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
-  StepTimes times() const { return times_; }
+  UpdateTimes times() const { return times_; }
+  const ModelMemory& memory() const { return *memory_; }
 
  private:
-  // settle() for callers that cannot return an error: failure_ keeps it, and the next call returns
-  // it.
-  void settle_keeping_failure();
+  // How gradients travel between hosts.
+  enum class Across : std::uint8_t {
+    kNowhere,   // there is one host
+    kParts,     // each host gets the sum of its part, updates it, and sends the new values
+    kAverages,  // each host gets the average of everything, and updates it all
+  };
   // The work of a step on one bucket.
-  struct Work {
+  struct Bucket {
     Range local;  // the part of its host's gradients that this rank sums
-    Range own;    // the subrange of `local` that it updates, or with a codec saves
+    Range own;    // the subrange of `local` that it updates, or with kAverages saves
     std::vector<std::size_t> counts;  // of `local`, by host
-    std::vector<std::byte> lane_sum;  // sum of `local` over the host, then over the lane
-    std::optional<Handle> summed;
-    std::optional<Handle> gathered;
+    std::unique_ptr<BucketAccumulator> gradients;
     std::unique_ptr<Slice> slice;
-    std::size_t pending = 0;  // parameters that are not ready in this step
-    TimePoint ready_at{};     // zero: not yet in this step
+    std::vector<std::byte> lane_sum;  // kParts: the sum of `local` over the host
+    Delivery published;               // kParts: the new values
+    TimePoint ready_at{};             // zero: not yet in this step
     std::size_t first_cell = 0;
   };
-
   // The last update while it is in flight.
   struct Late {
     std::vector<double> rates;
     std::vector<std::uint64_t> steps;  // by parameter, before this update
+    std::uint64_t updates = 0;         // before this update
+    int from = 0;                      // generation
     std::vector<bool> is_there;        // by bucket: its values have arrived
     std::size_t left = 0;              // buckets in flight
   };
 
-  // The residual of a discarded codec for a parameter, to be added to this host's mean gradient.
-  struct Leftover {
-    std::size_t parameter = 0;
-    std::size_t bucket = 0;
-    std::size_t first = 0;  // element of the bucket
-    std::vector<float> values;
-  };
+  GroupUpdate(Communicator& world, Options options, Tiers tiers);
 
-  ShardedUpdate(Communicator& world, Options options, Tiers tiers);
+  // Setup.
   bool can_be_late();
   Layout layout_of(std::span<const std::size_t> order) const;
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
-  void plan_work();
   void plan_ranges(std::size_t bucket);
-  std::unique_ptr<Slice> make_slice(std::size_t bucket);
-  void make_exchange();
-  Result<void> choose_codecs();
-  Result<void> measure_codecs();
-  Result<void> use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good);
-  void keep_leftovers();
-  void add_leftovers(std::size_t bucket, double factor, bool totals_known,
-                     std::span<std::byte> values);
-  void leave_lanes();
-  void begin_late();
-  Result<void> finish_late(std::size_t bucket);
+  Slice::Options slice_options(std::size_t bucket) const;
+  Result<void> make_slices();
+  void make_pipeline();
+
+  // One step.
   bool is_deferred() const;
-  bool complete_on_host(std::size_t bucket) const;
-  void zero_unused();
+  UpdateFacts facts() const;
+  void close(std::size_t bucket);
+  void note_done(std::size_t bucket);
   Result<void> advance(bool totals_known);
-  Result<void> work_on(std::size_t bucket, double samples, bool totals_known);
-  Result<void> sum_over_lane(std::size_t bucket, double samples, bool totals_known);
+  void work_on(std::size_t bucket, bool totals_known);
+  void send(std::size_t bucket, double samples, bool totals_known);
   Result<UpdateTotals> agree(const StepContribution& contribution, std::span<const double> sums);
-  Result<void> await_sums();
   Result<void> await_average(std::size_t bucket);
   Result<void> clip();
   Result<std::vector<Squares>> squares_of_parameters();
   Result<std::vector<Squares>> all_cells();
   Result<void> update_deferred();
-  Result<void> update_as_they_come();
   Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
-  void note_ready(std::size_t bucket);
-  void note_done(std::size_t bucket);
-  Result<void> send_values(std::size_t bucket);
-  Result<void> finish_step();
-  Result<void> timed_wait(Handle& handle);
+  void publish(std::size_t bucket);
+  Result<void> commit(bool updated);
+
+  // Late updates.
+  void begin_late();
+  Result<void> finish_late(std::size_t bucket);
+  void fail(const Error& error);
+
+  // codec=auto.
+  Result<void> choose_codecs();
+  Result<void> measure_codecs();
+  Result<void> use_codecs(std::vector<plan::CodecSpec> codecs, bool for_good);
+  Result<void> leave_averages();
 
   Communicator& world_;
   const Options options_;
   Tiers tiers_;
   const bool layerwise_;
-  // True: averages come back over lanes to all hosts, which update everything. False: each host
-  // updates its part and sends values.
-  bool encodes_;
+  Across across_ = Across::kNowhere;
   const bool can_be_late_;
   std::vector<codec::SenderFacts> senders_;
   std::unique_ptr<ModelMemory> memory_;
-  std::vector<Work> works_;  // by bucket
+  std::vector<Bucket> buckets_;
   std::vector<double> rates_;
-  std::vector<std::uint64_t> steps_;    // by parameter
-  std::vector<std::uint8_t> is_ready_;  // by parameter, in this step on this rank
-  std::vector<std::uint8_t> used_;      // by parameter, in this step on any rank
+  std::vector<std::uint64_t> steps_;  // by parameter
+  std::vector<std::uint8_t> used_;    // by parameter, in this step on any rank
   const std::vector<std::uint8_t> all_used_;
   std::uint64_t step_ = 1;
   std::uint64_t updates_ = 0;
@@ -251,16 +256,15 @@ class ShardedUpdate final {
   bool begun_ = false;
   double total_samples_ = 0;
   std::size_t cells_ = 0;
-  std::vector<const void*> sources_;
-  std::vector<double> weights_;
   std::vector<double> statistics_;
-  StepTimes times_;
+  UpdateTimes times_;
   Late late_;
-  std::optional<Error> failure_;            // of a late update
+  std::optional<Error> failure_;            // of a call that could not return it
   std::vector<plan::CodecSpec> codecs_;     // by bucket, after auto has measured
-  std::vector<Leftover> leftovers_;         // of codecs that auto has tried
+  Leftovers leftovers_;                     // of codecs that auto has tried
   std::unique_ptr<AutoCodec> auto_;         // until the choice is final
-  std::unique_ptr<LaneExchange> exchange_;  // if encodes_; uses all members above
+  std::unique_ptr<Lane> publishing_;        // kParts: carries new values
+  std::unique_ptr<LanePipeline> pipeline_;  // unless kNowhere; uses all members above
 };
 
 }  // namespace tally::exchange

@@ -1,13 +1,13 @@
-#include "exchange/lane/lane_exchange.h"
+#include "exchange/lane/lane_pipeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 #include <future>
 
 #include "base/rng.h"
+#include "collective/handle.h"
 #include "exchange/group/encoded_update_test_support.h"
 #include "exchange/lane/sliced_bucket.h"
 
@@ -41,7 +41,7 @@ class ScriptedPeer final : public Communicator {
     if (request.operation == Operation::kAllToAll) return exchange(request, there, sent_there);
     return gather(request);
   }
-  Handle start(const Request& /*request*/) override { return Handle(nullptr); }
+  Handle start(const Request& request) override { return ended_handle(run(request)); }
   Result<SharedBuffer> allocate(std::size_t /*bytes*/) override { return closed(); }
   Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& /*buffer*/,
                                                   Deadline /*by*/) override {
@@ -103,9 +103,9 @@ class ScriptedPeer final : public Communicator {
 };
 
 // One of two members that have a matrix of two runs, one run each, and a vector.
-class LaneExchangeMember {
+class LanePipelineMember {
  public:
-  LaneExchangeMember(const std::string& codec, int number)
+  LanePipelineMember(const std::string& codec, int number)
       : spec_(spec_of(codec)),
         peer(number),
         lane_(&peer, {10, 11}),
@@ -126,8 +126,15 @@ class LaneExchangeMember {
   LaneStep step() {
     return {.weight = 3, .used = used_, .values = std::as_writable_bytes(std::span(values_))};
   }
-  Result<void> first() { return codec_->first(lane_, step()); }
-  Result<void> second() { return codec_->second(lane_, step()); }
+  Result<void> first() {
+    TALLY_TRY(Delivery delivery, codec_->first(lane_, step()));
+    return delivery.finish();
+  }
+  Result<void> second() {
+    TALLY_TRY(Delivery delivery, codec_->second(lane_, step()));
+    TALLY_TRY(delivery.finish());
+    return codec_->third(lane_, step());
+  }
   const std::vector<float>& values() const { return values_; }
 
  private:
@@ -152,8 +159,8 @@ struct Messages {
   std::vector<std::byte> back;
 };
 Messages good_messages(const std::string& codec) {
-  LaneExchangeMember other(codec, 1);
-  LaneExchangeMember first(codec, 0);
+  LanePipelineMember other(codec, 1);
+  LanePipelineMember first(codec, 0);
   first.peer.there = std::vector<std::byte>(8);
   EXPECT_TRUE(first.first().has_value());
   other.peer.there = first.peer.sent_there;
@@ -168,7 +175,7 @@ class CorruptLaneOf : public testing::TestWithParam<std::string> {};
 
 TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
   const Messages good = good_messages(GetParam());
-  LaneExchangeMember member(GetParam(), 0);
+  LanePipelineMember member(GetParam(), 0);
   member.peer.there = good.there;
   member.peer.back = good.back;
   ASSERT_TRUE(member.first().has_value());
@@ -182,7 +189,7 @@ TEST_P(CorruptLaneOf, TakesWhatAHealthyPeerSends) {
 TEST_P(CorruptLaneOf, RefusesWeightsThatAreNone) {
   const Messages good = good_messages(GetParam());
   for (const double weight : {-1.0, std::nan(""), HUGE_VAL}) {
-    LaneExchangeMember member(GetParam(), 0);
+    LanePipelineMember member(GetParam(), 0);
     member.peer.there = good.there;
     member.peer.back = good.back;
     std::memcpy(member.peer.there.data(), &weight, sizeof(weight));
@@ -200,7 +207,7 @@ TEST_P(CorruptLaneOf, SurvivesAnyBytes) {
   Rng rng(5);
   int refused = 0;
   for (int round = 0; round < 60; ++round) {
-    LaneExchangeMember member(GetParam(), 0);
+    LanePipelineMember member(GetParam(), 0);
     member.peer.there = good.there;
     member.peer.back = good.back;
     std::vector<std::byte>& bytes = round % 2 == 0 ? member.peer.there : member.peer.back;
@@ -226,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(All, CorruptLaneOf,
 
 TEST(Lane, RefusesSizesThatCannotBe) {
   for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{1} << 60}) {
-    LaneExchangeMember member("topk:0.01", 0);
+    LanePipelineMember member("topk:0.01", 0);
     member.peer.told = told;
     const auto first = member.first();
     ASSERT_FALSE(first.has_value());
@@ -236,12 +243,13 @@ TEST(Lane, RefusesSizesThatCannotBe) {
 }
 
 // The destructor does not wait for a rank that left in the middle of a step.
-TEST(LaneExchange, EndsInTheMiddleOfAStep) {
+TEST(LanePipeline, EndsInTheMiddleOfAStep) {
   std::promise<void> gone;
   const std::shared_future<void> is_gone = gone.get_future().share();
   run_ranks(Network::kInProcess, 2, [&](Job& job) {
     const auto options = encoded_model("int8", sgd());
     auto update = make_update(job, options);
+    ASSERT_TRUE(update->make_state().has_value());
     if (job.rank() == 0) {
       update->begin({.samples = 1, .weight = 1});
       for (std::size_t p = options.parameters.size(); p-- > 0;)
@@ -253,188 +261,141 @@ TEST(LaneExchange, EndsInTheMiddleOfAStep) {
   });
 }
 
-// Counts its calls, and fails at a given one.
-class CountingBucket final : public BucketCodec {
+// Logs its calls, and fails where a test wants it.
+class LoggingBucket final : public BucketCodec {
  public:
-  CountingBucket(std::vector<std::string>& log, Mutex& mutex, int number)
-      : log_(log), mutex_(mutex), number_(number) {}
+  LoggingBucket(std::vector<std::string>& log, int number) : log_(log), number_(number) {}
   bool fails = false;
-  std::optional<std::shared_future<void>> gate = {};  // first() waits for it
+  std::shared_ptr<Handle::State> gate;  // the end of the operation that first() starts
 
-  Result<void> first(Lane& /*lane*/, const LaneStep& step) override {
+  Result<Delivery> first(Lane& /*lane*/, const LaneStep& step) override {
     note("first", step);
-    if (gate) gate->wait();
-    return {};
+    return gate ? Delivery{.operation = Handle(gate)} : Delivery{};
   }
-  Result<void> second(Lane& /*lane*/, const LaneStep& step) override {
+  Result<Delivery> second(Lane& /*lane*/, const LaneStep& step) override {
     if (fails) return Error{.code = ErrorCode::kCorrupt, .message = "as told"};
     note("second", step);
+    return Delivery{};
+  }
+  Result<void> third(const Lane& /*lane*/, const LaneStep& step) override {
+    note("third", step);
     return {};
   }
-  std::vector<CodecState> states() override { return {}; }
 
  private:
   void note(const char* what, const LaneStep& step) {
-    const MutexLock lock(mutex_);
     log_.push_back(fmt::format("{} {} {}", what, number_, step.step));
   }
   std::vector<std::string>& log_;
-  Mutex& mutex_;
   const int number_;
 };
 
-class CountedExchange {
+class LoggedPipeline {
  public:
-  explicit CountedExchange(int buckets, const LaneSchedule& schedule = {},
-                           Communicator* peer = nullptr) {
+  explicit LoggedPipeline(int buckets, const LaneSchedule& schedule = {},
+                          Communicator* peer = nullptr) {
     const std::vector<Rank> ranks =
         peer == nullptr ? std::vector<Rank>{0} : std::vector<Rank>{10, 11};
     std::vector<std::unique_ptr<BucketCodec>> codecs;
     for (int b = 0; b < buckets; ++b) {
-      auto bucket = std::make_unique<CountingBucket>(log, mutex, b);
+      auto bucket = std::make_unique<LoggingBucket>(log, b);
       parts.push_back(bucket.get());
       codecs.push_back(std::move(bucket));
     }
-    exchange = std::make_unique<LaneExchange>(
-        LaneExchange::Lanes{.there = std::make_unique<Lane>(peer, ranks),
+    pipeline = std::make_unique<LanePipeline>(
+        LanePipeline::Lanes{.there = std::make_unique<Lane>(peer, ranks),
                             .back = std::make_unique<Lane>(peer, ranks)},
         std::move(codecs), schedule);
   }
-  // The calls of first(), in order.
-  std::vector<std::string> firsts() {
-    const MutexLock lock(mutex);
-    std::vector<std::string> firsts;
+  // The calls of one function, in order.
+  std::vector<std::string> calls(const std::string& function) const {
+    std::vector<std::string> calls;
     for (const std::string& line : log)
-      if (line.starts_with("first")) firsts.push_back(line);
-    return firsts;
+      if (line.starts_with(function)) calls.push_back(line);
+    return calls;
   }
   std::vector<std::string> log;
-  Mutex mutex;
-  std::vector<CountingBucket*> parts;
-  std::unique_ptr<LaneExchange> exchange;
+  std::vector<LoggingBucket*> parts;
+  std::unique_ptr<LanePipeline> pipeline;
 };
 
-TEST(LaneExchange, TakesBucketsInTheirOrderStepByStep) {
-  CountedExchange counted(3);
+TEST(LanePipeline, TakesBucketsInTheirOrderStepByStep) {
+  LoggedPipeline logged(3);
   for (std::uint64_t step = 0; step < 4; ++step) {
-    for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {.step = step});
-    for (std::size_t b = 3; b-- > 0;) ASSERT_TRUE(counted.exchange->wait(b).has_value());
+    for (std::size_t b = 0; b < 3; ++b) logged.pipeline->submit(b, {.step = step});
+    for (std::size_t b = 3; b-- > 0;) ASSERT_TRUE(logged.pipeline->wait(b).has_value());
   }
-  std::vector<std::string> firsts;
-  std::vector<std::string> seconds;
-  for (const std::string& line : counted.log)
-    (line.starts_with("first") ? firsts : seconds).push_back(line);
-  ASSERT_EQ(firsts.size(), 12U);
-  ASSERT_EQ(seconds.size(), 12U);
-  for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(firsts[static_cast<std::size_t>(i)], fmt::format("first {} {}", i % 3, i / 3));
-    EXPECT_EQ(seconds[static_cast<std::size_t>(i)], fmt::format("second {} {}", i % 3, i / 3));
+  for (const std::string function : {"first", "second", "third"}) {
+    const std::vector<std::string> calls = logged.calls(function);
+    ASSERT_EQ(calls.size(), 12U);
+    for (int i = 0; i < 12; ++i)
+      EXPECT_EQ(calls[static_cast<std::size_t>(i)],
+                fmt::format("{} {} {}", function, i % 3, i / 3));
   }
+}
+
+// The first bucket is slow: the next one begins, but does not overtake it.
+TEST(LanePipeline, SendsTheNextBucketWhileOneIsOnItsWay) {
+  LoggedPipeline logged(2);
+  logged.parts[0]->gate = std::make_shared<Handle::State>();
+  logged.pipeline->submit(0, {});
+  logged.pipeline->submit(1, {});
+  EXPECT_THAT(logged.log, testing::ElementsAre("first 0 0", "first 1 0"));
+  logged.parts[0]->gate->complete({});
+  logged.pipeline->advance();
+  EXPECT_THAT(logged.calls("third"), testing::ElementsAre("third 0 0", "third 1 0"));
 }
 
 // The first bucket is slow: the other buckets become ready meanwhile.
-TEST(LaneExchange, ByPrioritySendsWhatForwardNeedsFirst) {
-  CountedExchange counted(
+TEST(LanePipeline, ByPrioritySendsWhatForwardNeedsFirst) {
+  LoggedPipeline logged(
       5, {.by_priority = true, .bytes_in_flight = 10, .bytes = std::vector<std::size_t>(5, 10)});
-  std::promise<void> open;
-  counted.parts[0]->gate = open.get_future().share();
-  counted.exchange->submit(0, {});
+  logged.parts[0]->gate = std::make_shared<Handle::State>();
+  for (std::size_t b = 0; b < 5; ++b) logged.pipeline->submit(b, {});
   // A bucket in flight cannot be overtaken.
-  while (counted.firsts().empty()) std::this_thread::yield();
-  for (std::size_t b = 1; b < 5; ++b) counted.exchange->submit(b, {});
-  open.set_value();
-  for (std::size_t b = 0; b < 5; ++b) ASSERT_TRUE(counted.exchange->wait(b).has_value());
-  EXPECT_THAT(counted.firsts(), testing::ElementsAre("first 0 0", "first 4 0", "first 3 0",
-                                                     "first 2 0", "first 1 0"));
+  EXPECT_THAT(logged.log, testing::ElementsAre("first 0 0"));
+  logged.parts[0]->gate->complete({});
+  for (std::size_t b = 0; b < 5; ++b) ASSERT_TRUE(logged.pipeline->wait(b).has_value());
+  EXPECT_THAT(logged.calls("first"), testing::ElementsAre("first 0 0", "first 4 0", "first 3 0",
+                                                          "first 2 0", "first 1 0"));
 }
 
 // A member waits for the bucket that the first member announced, even if others are ready.
-TEST(LaneExchange, ByPriorityFollowsTheFirstMember) {
+TEST(LanePipeline, ByPriorityFollowsTheFirstMember) {
   ScriptedPeer peer(1);
   peer.order = {1, 2, 0};
-  CountedExchange counted(3, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10, 10}},
-                          &peer);
-  for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {});
-  for (std::size_t b = 0; b < 3; ++b) ASSERT_TRUE(counted.exchange->wait(b).has_value());
-  EXPECT_THAT(counted.firsts(), testing::ElementsAre("first 1 0", "first 2 0", "first 0 0"));
+  LoggedPipeline logged(3, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10, 10}},
+                        &peer);
+  for (std::size_t b = 0; b < 3; ++b) logged.pipeline->submit(b, {});
+  for (std::size_t b = 0; b < 3; ++b) ASSERT_TRUE(logged.pipeline->wait(b).has_value());
+  EXPECT_THAT(logged.calls("first"), testing::ElementsAre("first 1 0", "first 2 0", "first 0 0"));
 }
 
-TEST(LaneExchange, ByPriorityRefusesABucketThatCannotBe) {
+TEST(LanePipeline, ByPriorityRefusesABucketThatCannotBe) {
   for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {
     ScriptedPeer peer(1);
     peer.order = {told};
-    CountedExchange counted(2, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10}},
-                            &peer);
-    counted.exchange->submit(0, {});
-    const auto outcome = counted.exchange->wait(0);
+    LoggedPipeline logged(2, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10}}, &peer);
+    logged.pipeline->submit(0, {});
+    const auto outcome = logged.pipeline->wait(0);
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt);
     EXPECT_EQ(outcome.error().peer, 10);
   }
 }
 
-TEST(LaneExchange, TellsAnErrorToAllThatWait) {
-  CountedExchange counted(3);
-  counted.parts[1]->fails = true;
-  for (std::size_t b = 0; b < 3; ++b) counted.exchange->submit(b, {});
+TEST(LanePipeline, TellsAnErrorToAllThatWait) {
+  LoggedPipeline logged(3);
+  logged.parts[1]->fails = true;
+  for (std::size_t b = 0; b < 3; ++b) logged.pipeline->submit(b, {});
   for (const std::size_t b : {1, 2, 1}) {
-    const auto outcome = counted.exchange->wait(b);
+    const auto outcome = logged.pipeline->wait(b);
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().message, "as told");
   }
   // A further submit() after the error fails as well.
-  counted.exchange->submit(0, {});
-  EXPECT_FALSE(counted.exchange->wait(0).has_value());
-}
-
-// Of two buckets the first fails while the second is being sent. first() of the second one waits a
-// while for `told`, and records whether the error was reported before it had ended.
-class SlowBucket final : public BucketCodec {
- public:
-  struct Shared {
-    std::promise<void> sending;
-    std::promise<void> told;
-    std::atomic<bool> was_told_while_sending{false};
-    std::atomic<bool> is_sent{false};
-  };
-  SlowBucket(Shared& shared, bool fails) : shared_(shared), fails_(fails) {}
-
-  Result<void> first(Lane& /*lane*/, const LaneStep& /*step*/) override {
-    if (fails_) return {};
-    auto told = shared_.told.get_future();
-    shared_.sending.set_value();
-    shared_.was_told_while_sending =
-        told.wait_for(std::chrono::milliseconds(100)) == std::future_status::ready;
-    shared_.is_sent = true;
-    return {};
-  }
-  Result<void> second(Lane& /*lane*/, const LaneStep& /*step*/) override {
-    if (!fails_) return {};
-    shared_.sending.get_future().wait();
-    return Error{.code = ErrorCode::kCorrupt, .message = "as told"};
-  }
-  std::vector<CodecState> states() override { return {}; }
-
- private:
-  Shared& shared_;
-  const bool fails_;
-};
-
-TEST(LaneExchange, TellsAnErrorWhenNothingIsInHandAnyMore) {
-  SlowBucket::Shared shared;
-  std::vector<std::unique_ptr<BucketCodec>> buckets;
-  for (const bool fails : {true, false})
-    buckets.push_back(std::make_unique<SlowBucket>(shared, fails));
-  LaneExchange exchange({.there = std::make_unique<Lane>(nullptr, std::vector<Rank>{0}),
-                         .back = std::make_unique<Lane>(nullptr, std::vector<Rank>{0})},
-                        std::move(buckets));
-  for (const std::size_t b : {0, 1}) exchange.submit(b, {});
-  EXPECT_FALSE(exchange.wait(0).has_value());
-  shared.told.set_value();
-  // After states() the memory may be read again.
-  exchange.states();
-  EXPECT_TRUE(shared.is_sent);
-  EXPECT_FALSE(shared.was_told_while_sending);
+  logged.pipeline->submit(0, {});
+  EXPECT_FALSE(logged.pipeline->wait(0).has_value());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "exchange/group/sharded_update.h"
+#include "exchange/group/group_update.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -25,8 +25,8 @@ using collective::run_ranks;
 constexpr int kSteps = 6;
 
 // Parameters that are tiny, cross blocks, or fill buckets.
-ShardedUpdate::Options model(const OptimizerSpec& spec) {
-  ShardedUpdate::Options options{.bucket_bytes = 64 << 10};
+GroupUpdate::Options model(const OptimizerSpec& spec) {
+  GroupUpdate::Options options{.bucket_bytes = 64 << 10};
   for (const std::int64_t count : {3, 5000, 1, 40000, 70001, 17})
     options.parameters.push_back(
         {.name = fmt::format("p{}", options.parameters.size()), .shape = {count}});
@@ -49,10 +49,10 @@ std::uint64_t samples_of(Rank rank, int step) {
   return static_cast<std::uint64_t>(8 + 3 * rank + step % 2);
 }
 
-using ShardedUpdateValues = std::vector<std::vector<float>>;
+using GroupUpdateValues = std::vector<std::vector<float>>;
 
-ShardedUpdateValues first_values(const ShardedUpdate::Options& options) {
-  ShardedUpdateValues values;
+GroupUpdateValues first_values(const GroupUpdate::Options& options) {
+  GroupUpdateValues values;
   for (std::size_t p = 0; p < options.parameters.size(); ++p) {
     values.emplace_back(options.parameters[p].count());
     for (std::size_t i = 0; i < values[p].size(); ++i) values[p][i] = gradient_value(p, i, -1, 99);
@@ -64,7 +64,7 @@ ShardedUpdateValues first_values(const ShardedUpdate::Options& options) {
 // parameters.
 class Unsharded {
  public:
-  explicit Unsharded(const ShardedUpdate::Options& options)
+  explicit Unsharded(const GroupUpdate::Options& options)
       : options_(options), values_(first_values(options)) {
     state_.resize(2, values_);
     for (auto& array : state_)
@@ -76,7 +76,7 @@ class Unsharded {
   void step(int step, int ranks) {
     double total = 0;
     for (Rank rank = 0; rank < ranks; ++rank) total += static_cast<double>(samples_of(rank, step));
-    ShardedUpdateValues gradients = values_;
+    GroupUpdateValues gradients = values_;
     for (std::size_t p = 0; p < values_.size(); ++p) sum(p, step, ranks, total, gradients[p]);
     if (options_.clip_value)
       for (auto& gradient : gradients)
@@ -86,14 +86,14 @@ class Unsharded {
     for (std::size_t p = 0; p < values_.size(); ++p) update(p, gradients[p]);
   }
 
-  const ShardedUpdateValues& values() const { return values_; }
+  const GroupUpdateValues& values() const { return values_; }
 
  private:
   const OptimizerSpec& spec(std::size_t p) const {
     return options_.optimizers[options_.parameters[p].group];
   }
   void sum(std::size_t p, int step, int ranks, double total, std::vector<float>& out) const {
-    ShardedUpdateValues all;
+    GroupUpdateValues all;
     std::vector<const void*> inputs;
     std::vector<float> weights;
     for (Rank rank = 0; rank < ranks; ++rank) {
@@ -105,7 +105,7 @@ class Unsharded {
     }
     kernel::weighted_sum_reference(DataType::kFloat32, inputs, weights, out.data(), out.size());
   }
-  void clip(ShardedUpdateValues& gradients) const {
+  void clip(GroupUpdateValues& gradients) const {
     double squares = 0;
     for (const auto& gradient : gradients)
       for (const float value : gradient) squares += static_cast<double>(value) * value;
@@ -127,24 +127,24 @@ class Unsharded {
     finish(spec(p), facts, optimizer::Norms{norm(values_[p]), norm(gradient)}, segment);
   }
 
-  const ShardedUpdate::Options options_;
-  ShardedUpdateValues values_;
-  std::vector<ShardedUpdateValues> state_;
+  const GroupUpdate::Options options_;
+  GroupUpdateValues values_;
+  std::vector<GroupUpdateValues> state_;
   std::uint64_t steps_ = 0;
 };
 
-void copy_in(const ShardedUpdate& update, std::size_t p, const std::vector<float>& values) {
+void copy_in(const GroupUpdate& update, std::size_t p, const std::vector<float>& values) {
   std::memcpy(update.values(p).data(), values.data(), values.size() * sizeof(float));
 }
 
 // Takes part in `kSteps` steps as one rank. With `overlap`, parameters become ready one by one,
 // last to first.
-void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap,
-                ShardedUpdateValues& result) {
-  auto made = ShardedUpdate::make(job.world(), options, soon());
+void train_rank(Job& job, const GroupUpdate::Options& options, bool overlap,
+                GroupUpdateValues& result) {
+  auto made = GroupUpdate::make(job.world(), options, soon());
   ASSERT_TRUE(made.has_value()) << to_string(made.error());
-  ShardedUpdate& update = **made;
-  const ShardedUpdateValues initial = first_values(options);
+  GroupUpdate& update = **made;
+  const GroupUpdateValues initial = first_values(options);
   if (update.writes_values() && job.rank() == 0)
     for (std::size_t p = 0; p < initial.size(); ++p) copy_in(update, p, initial[p]);
   ASSERT_TRUE(update.spread_values(soon()).has_value());
@@ -163,18 +163,18 @@ void train_rank(Job& job, const ShardedUpdate::Options& options, bool overlap,
     ASSERT_TRUE(totals.has_value()) << to_string(totals.error());
     EXPECT_EQ(totals->sums[0], job.size() * (job.size() + 1) / 2);
   }
-  ShardedUpdateValues values = initial;
+  GroupUpdateValues values = initial;
   for (std::size_t p = 0; p < values.size(); ++p)
     std::memcpy(values[p].data(), update.values(p).data(), update.values(p).size());
   if (job.rank() == job.size() - 1) result = values;
 }
 
-struct ShardedUpdateCase {
+struct GroupUpdateCase {
   std::string name;
   OptimizerSpec spec;
 };
-const std::vector<ShardedUpdateCase>& update_cases() {
-  static const std::vector<ShardedUpdateCase> all = {
+const std::vector<GroupUpdateCase>& update_cases() {
+  static const std::vector<GroupUpdateCase> all = {
       {"sgd", sgd({.rate = 0.1})},
       {"momentum", sgd({.rate = 0.1, .momentum = 0.9, .weight_decay = 0.01})},
       {"nesterov", sgd({.rate = 0.1, .momentum = 0.9, .nesterov = true})},
@@ -187,15 +187,15 @@ const std::vector<ShardedUpdateCase>& update_cases() {
   return all;
 }
 
-class ShardedUpdateOf : public testing::TestWithParam<ShardedUpdateCase> {};
+class GroupUpdateOf : public testing::TestWithParam<GroupUpdateCase> {};
 
-TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
+TEST_P(GroupUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
   for (const int ranks : {1, 2, 3, 4}) {
     for (const bool overlap : {false, true}) {
       const auto options = model(GetParam().spec);
       Unsharded expected(options);
       for (int step = 0; step < kSteps; ++step) expected.step(step, ranks);
-      ShardedUpdateValues values;
+      GroupUpdateValues values;
       run_ranks(Network::kInProcess, ranks,
                 [&](Job& job) { train_rank(job, options, overlap, values); });
       const bool exact = !optimizer::is_layerwise(GetParam().spec);
@@ -213,15 +213,15 @@ TEST_P(ShardedUpdateOf, OnOneHostHasTheBitsOfTheUnshardedUpdate) {
 }
 
 // Norms and clipping have the same bits for any number of ranks, if the gradients do.
-TEST_P(ShardedUpdateOf, HasTheSameBitsForEveryNumberOfEqualRanks) {
+TEST_P(GroupUpdateOf, HasTheSameBitsForEveryNumberOfEqualRanks) {
   auto options = model(GetParam().spec);
   options.clip_norm = 10;
-  ShardedUpdateValues first;
+  GroupUpdateValues first;
   for (const int ranks : {1, 2, 4}) {
-    ShardedUpdateValues values;
+    GroupUpdateValues values;
     run_ranks(Network::kInProcess, ranks, [&](Job& job) {
-      auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
-      const ShardedUpdateValues initial = first_values(options);
+      auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
+      const GroupUpdateValues initial = first_values(options);
       if (update->writes_values())
         for (std::size_t p = 0; p < initial.size(); ++p) copy_in(*update, p, initial[p]);
       ASSERT_TRUE(update->spread_values(soon()).has_value());
@@ -244,7 +244,7 @@ TEST_P(ShardedUpdateOf, HasTheSameBitsForEveryNumberOfEqualRanks) {
   }
 }
 
-TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
+TEST_P(GroupUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
   const std::vector<std::pair<Network, int>> settings = {
       {Network::kShm, 2}, {Network::kTcp, 3}, {Network::kTwoHosts, 4}, {Network::kUnevenHosts, 3}};
   for (const auto& [network, ranks] : settings) {
@@ -253,7 +253,7 @@ TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
     options.clip_value = 0.3;
     Unsharded expected(options);
     for (int step = 0; step < kSteps; ++step) expected.step(step, ranks);
-    ShardedUpdateValues values;
+    GroupUpdateValues values;
     run_ranks(network, ranks, [&](Job& job) { train_rank(job, options, true, values); });
     ASSERT_EQ(values.size(), expected.values().size());
     for (std::size_t p = 0; p < values.size(); ++p)
@@ -263,18 +263,18 @@ TEST_P(ShardedUpdateOf, AcrossHostsAndProcessesAgreesWithTheUnshardedUpdate) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ShardedUpdateOf, testing::ValuesIn(update_cases()),
+INSTANTIATE_TEST_SUITE_P(All, GroupUpdateOf, testing::ValuesIn(update_cases()),
                          [](const auto& each) { return each.param.name; });
 
 // Two ranks; one parameter is used by one rank, one by none, and one by both.
-TEST(ShardedUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
+TEST(GroupUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
-    const ShardedUpdate::Options options{
+    const GroupUpdate::Options options{
         .parameters = {{.name = "both", .shape = {2}},
                        {.name = "one", .shape = {2}},
                        {.name = "none", .shape = {2}}},
         .optimizers = {sgd({.rate = 1, .momentum = 0.9, .weight_decay = 0.1})}};
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     if (update->writes_values())
       for (std::size_t p = 0; p < 3; ++p) copy_in(*update, p, {1, 1});
     ASSERT_TRUE(update->spread_values(soon()).has_value());
@@ -307,11 +307,11 @@ TEST(ShardedUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
 }
 
 // The gradients of a rank without samples are not read. Without any samples there is no update.
-TEST(ShardedUpdate, RanksWithoutSamplesTakePartWithNothing) {
+TEST(GroupUpdate, RanksWithoutSamplesTakePartWithNothing) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
-    const ShardedUpdate::Options options{.parameters = {{.name = "w", .shape = {1}}},
-                                         .optimizers = {sgd({.rate = 1})}};
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    const GroupUpdate::Options options{.parameters = {{.name = "w", .shape = {1}}},
+                                       .optimizers = {sgd({.rate = 1})}};
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     *reinterpret_cast<float*>(update->gradient(0).data()) =
         job.rank() == 2 ? std::nanf("") : static_cast<float>(job.rank() + 1);
     const double samples = job.rank() == 2 ? 0 : 3 - 2 * job.rank();  // 3, 1, 0
@@ -331,13 +331,13 @@ TEST(ShardedUpdate, RanksWithoutSamplesTakePartWithNothing) {
   });
 }
 
-TEST(ShardedUpdate, BFloat16IsUpdatedInFloat32) {
+TEST(GroupUpdate, BFloat16IsUpdatedInFloat32) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
     constexpr std::size_t kCount = 10000;
-    const ShardedUpdate::Options options{
+    const GroupUpdate::Options options{
         .parameters = {{.name = "w", .type = DataType::kBFloat16, .shape = {kCount}}},
         .optimizers = {sgd({.rate = 1})}};
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     const std::vector<float> ones(kCount, 1.0F);
     if (update->writes_values())
       kernel::kernels().narrow(DataType::kBFloat16, ones.data(), update->values(0).data(), kCount);
@@ -356,11 +356,11 @@ TEST(ShardedUpdate, BFloat16IsUpdatedInFloat32) {
   });
 }
 
-TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
+TEST(GroupUpdate, ReorderingMovesValuesAndGradientsAlong) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
     const auto options = model(sgd({.rate = 1}));
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
-    const ShardedUpdateValues initial = first_values(options);
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
+    const GroupUpdateValues initial = first_values(options);
     if (update->writes_values())
       for (std::size_t p = 0; p < initial.size(); ++p) copy_in(*update, p, initial[p]);
     ASSERT_TRUE(update->spread_values(soon()).has_value());
@@ -370,7 +370,7 @@ TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
     std::vector<std::size_t> order = firsts;
     if (job.rank() != 0) std::reverse(order.begin(), order.end());
     // reorder() accepts an update that already has state.
-    update->make_state();
+    ASSERT_TRUE(update->make_state().has_value());
     auto moved = update->reorder(order, soon());
     EXPECT_EQ(order, firsts) << "rank 0's order counts";
     ASSERT_TRUE(moved.has_value() && *moved);
@@ -384,12 +384,12 @@ TEST(ShardedUpdate, ReorderingMovesValuesAndGradientsAlong) {
   });
 }
 
-TEST(ShardedUpdate, ModelsThatDifferAreRefusedOnAllRanksWithTheFirstDifference) {
+TEST(GroupUpdate, ModelsThatDifferAreRefusedOnAllRanksWithTheFirstDifference) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
     auto options = model(sgd());
     if (job.rank() == 2) options.parameters[3].shape = {200, 200};
     if (job.rank() == 1) options.parameters.pop_back();
-    const auto made = ShardedUpdate::make(job.world(), options, soon());
+    const auto made = GroupUpdate::make(job.world(), options, soon());
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().code, ErrorCode::kMismatch);
     EXPECT_EQ(made.error().peer, 1);
@@ -400,11 +400,11 @@ TEST(ShardedUpdate, ModelsThatDifferAreRefusedOnAllRanksWithTheFirstDifference) 
   });
 }
 
-TEST(ShardedUpdate, SettingsThatDifferAreRefusedOnAllRanks) {
+TEST(GroupUpdate, SettingsThatDifferAreRefusedOnAllRanks) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
     auto options = model(sgd());
     if (job.rank() == 1) options.clip_norm = 1;
-    const auto made = ShardedUpdate::make(job.world(), options, soon());
+    const auto made = GroupUpdate::make(job.world(), options, soon());
     ASSERT_FALSE(made.has_value());
     EXPECT_EQ(made.error().message,
               "the trainers differ: setting 2 of rank 1 is clip_norm 1, of rank 0 clip_norm none");
@@ -412,12 +412,12 @@ TEST(ShardedUpdate, SettingsThatDifferAreRefusedOnAllRanks) {
 }
 
 // More buckets than the limit of concurrent operations.
-TEST(ShardedUpdate, ManyBucketsTravelBetweenHosts) {
+TEST(GroupUpdate, ManyBucketsTravelBetweenHosts) {
   run_ranks(Network::kTcp, 2, [](Job& job) {
-    ShardedUpdate::Options options{.optimizers = {sgd({.rate = 1})}, .bucket_bytes = 1};
+    GroupUpdate::Options options{.optimizers = {sgd({.rate = 1})}, .bucket_bytes = 1};
     for (int p = 0; p < 1100; ++p)
       options.parameters.push_back({.name = fmt::format("p{}", p), .shape = {2}});
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     ASSERT_EQ(update->buckets(), 1100U);
     for (int step = 0; step < 2; ++step) {
       update->begin({.samples = 1, .weight = 1});
@@ -436,13 +436,13 @@ TEST(ShardedUpdate, ManyBucketsTravelBetweenHosts) {
 }
 
 // A NaN gradient makes all clipped gradients NaN; its norm does not pass as small.
-TEST(ShardedUpdate, ANormThatIsNoNumberSpoilsTheUpdate) {
+TEST(GroupUpdate, ANormThatIsNoNumberSpoilsTheUpdate) {
   run_ranks(Network::kInProcess, 1, [](Job& job) {
-    const ShardedUpdate::Options options{
+    const GroupUpdate::Options options{
         .parameters = {{.name = "a", .shape = {1}}, {.name = "b", .shape = {1}}},
         .optimizers = {sgd()},
         .clip_norm = 1};
-    auto update = std::move(*ShardedUpdate::make(job.world(), options, soon()));
+    auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     *reinterpret_cast<float*>(update->gradient(0).data()) = std::nanf("");
     *reinterpret_cast<float*>(update->gradient(1).data()) = 5;
     ASSERT_TRUE(update->ready(0).has_value());
