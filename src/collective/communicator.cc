@@ -11,7 +11,6 @@
 #include "base/errors.h"
 #include "base/stack_capture.h"
 #include "collective/direct.h"
-#include "collective/handle.h"
 #include "collective/operations.h"
 #include "collective/request.h"
 #include "collective/shared_area.h"
@@ -213,33 +212,42 @@ Result<std::unique_ptr<OperationQueue::Operation>> GroupCommunicator::prepare(
   return std::unique_ptr<OperationQueue::Operation>(std::move(active));
 }
 
+// The caller of the next two functions holds Router::mutex.
+
+Deadline GroupCommunicator::diagnose(const std::list<OperationQueue::Item>& running)
+    TALLY_NO_THREAD_SAFETY_ANALYSIS {
+  Deadline by = Deadline::never();
+  for (const OperationQueue::Item& item : running) {
+    RunningOperation& operation = static_cast<Active&>(*item.operation).running;
+    engine_->diagnose(operation);
+    if (mailbox_->failed()) break;
+    by = earlier(by, engine_->next_look(operation));
+  }
+  return by;
+}
+
+bool GroupCommunicator::ready(const std::list<OperationQueue::Item>& running) const {
+  return std::any_of(running.begin(), running.end(), [](const OperationQueue::Item& item) {
+    return static_cast<const Active&>(*item.operation).task->ready();
+  });
+}
+
 // Spins for a while, then sleeps in the router until a message, a new request or a reason to
 // diagnose.
 void GroupCommunicator::rest(OperationQueue& queue, const std::list<OperationQueue::Item>& running,
                              int looks) {
   if (looks < context_->spins) return;
-  const auto active = [](const OperationQueue::Item& item) -> Active& {
-    return static_cast<Active&>(*item.operation);
-  };
   MutexLock lock(context_->router->mutex);
-  Deadline by = Deadline::never();
-  for (const OperationQueue::Item& item : running) {
-    engine_->diagnose(active(item).running);
-    if (mailbox_->failed()) return;
-    by = earlier(by, engine_->next_look(active(item).running));
-  }
-  context_->router->wait(by, [&] {
-    return queue.has_new() || std::any_of(running.begin(), running.end(), [&](const auto& item) {
-             return active(item).task->ready();
-           });
-  });
+  const Deadline by = diagnose(running);
+  if (mailbox_->failed()) return;
+  context_->router->wait(by, [&] { return queue.has_new() || ready(running); });
 }
 
 Handle GroupCommunicator::start(const Request& request) {
   context_->issuer.store(this_thread_id(), std::memory_order_relaxed);
-  if (!context_->threads) return ended_handle(run_here(request));
   if (!queue_)
-    queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this));
+    queue_ = std::make_unique<OperationQueue>(static_cast<OperationQueue::Runner&>(*this),
+                                              context_->started.get());
   return queue_->push(request);
 }
 

@@ -60,6 +60,8 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   void rest(OperationQueue& queue, const std::list<OperationQueue::Item>& running,
             int looks) override;
   void wake() override;
+  Deadline diagnose(const std::list<OperationQueue::Item>& running) override;
+  bool ready(const std::list<OperationQueue::Item>& running) const override;
   Result<std::byte*> share_area(const std::vector<Rank>& members, Rank rank, Deadline by);
   void release_old_areas();
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/cpu.h"
+#include "collective/started_operations.h"
 #include "collective/watchable.h"
 #include "net/router.h"
 #include "net/segment.h"
@@ -42,8 +43,9 @@ struct Context : Watchable {
 
   bool left = false;  // the transport is closed; guarded by router->mutex
 
-  // False where time is simulated: no thread may run beside the ranks' own.
-  bool threads = true;
+  // Set where time is simulated and no thread may run beside the rank's own; null where started
+  // operations have threads.
+  std::unique_ptr<StartedOperations> started;
 };
 
 }  // namespace tally::collective

@@ -14,12 +14,20 @@ void Handle::State::complete(Result<void> outcome) {
 }
 
 Result<void> Handle::State::wait() {
+  if (driver_ != nullptr)
+    while (!ended())
+      if (!driver_->advance()) driver_->rest();
   MutexLock lock(mutex_);
   while (!outcome_) completed_.wait(mutex_);
   return *outcome_;
 }
 
 bool Handle::State::poll() {
+  if (driver_ != nullptr && !ended()) driver_->advance();
+  return ended();
+}
+
+bool Handle::State::ended() {
   MutexLock lock(mutex_);
   return outcome_.has_value();
 }

@@ -19,8 +19,12 @@ TEST(JobClose, EndsTheOperationsOfAllItsCommunicators) {
       ASSERT_TRUE(part.has_value());
       if (job.rank() == 1) return done.wait();
       job.close();
-      const auto outcome = (*part)->barrier({.by = Deadline::after(std::chrono::minutes(1))});
+      const Request barrier{.by = Deadline::after(std::chrono::minutes(1))};
+      const auto started = (*part)->start(barrier).wait();
+      const auto outcome = (*part)->run(barrier);
       done.count_down();
+      ASSERT_FALSE(started.has_value());
+      EXPECT_EQ(started.error().code, ErrorCode::kClosed) << name_of(network);
       ASSERT_FALSE(outcome.has_value());
       EXPECT_EQ(outcome.error().code, ErrorCode::kClosed) << name_of(network);
     });

@@ -5,13 +5,25 @@
 #include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
+#include "collective/started_operations.h"
 
 namespace tally::collective {
 
-OperationQueue::OperationQueue(Runner& runner)
-    : runner_(runner), thread_([this](const std::stop_token& stop) { work(stop); }) {}
+OperationQueue::OperationQueue(Runner& runner, StartedOperations* started)
+    : runner_(runner), started_(started) {
+  if (started_ != nullptr) {
+    started_->add(*this);
+  } else {
+    thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
+  }
+}
 
 OperationQueue::~OperationQueue() {
+  if (started_ != nullptr) {
+    started_->remove(*this);
+    end_all();
+    return;
+  }
   thread_.request_stop();
   arrived_.notify_all();
   runner_.wake();
@@ -20,7 +32,7 @@ OperationQueue::~OperationQueue() {
 Handle OperationQueue::push(const Request& request) {
   if (pending_.load() >= kCapacity)
     return ended_handle(make_error(ErrorCode::kExhausted, "too many operations in flight"));
-  auto state = std::make_shared<Handle::State>();
+  auto state = std::make_shared<Handle::State>(started_);
   std::list<Item> pushed;
   Item& item = pushed.emplace_back(
       Item{.request = request,
@@ -36,8 +48,10 @@ Handle OperationQueue::push(const Request& request) {
     const MutexLock lock(mutex_);
     queue_.splice(queue_.end(), pushed);
   }
-  arrived_.notify_all();
-  runner_.wake();
+  if (started_ == nullptr) {
+    arrived_.notify_all();
+    runner_.wake();
+  }
   return Handle(state);
 }
 
@@ -58,13 +72,13 @@ void OperationQueue::finish(Item& item, const Result<void>& outcome) {
   item.state->complete(outcome);
 }
 
-bool OperationQueue::take_new(std::list<Item>& running, const std::stop_token& stop) {
+bool OperationQueue::take_new(const std::stop_token& stop) {
   std::list<Item> taken;
   {
     const MutexLock lock(mutex_);
-    while (queue_.empty() && running.empty() && !stop.stop_requested())
+    while (started_ == nullptr && queue_.empty() && running_.empty() && !stop.stop_requested())
       arrived_.wait_for(mutex_, std::chrono::milliseconds(100));
-    bool busy = std::any_of(running.begin(), running.end(),
+    bool busy = std::any_of(running_.begin(), running_.end(),
                             [](const Item& item) { return !is_point(item.request); });
     for (auto next = queue_.begin(); next != queue_.end();) {
       const auto item = next++;
@@ -75,23 +89,23 @@ bool OperationQueue::take_new(std::list<Item>& running, const std::stop_token& s
   }
   const bool any = !taken.empty();
   while (!taken.empty()) {
-    running.splice(running.end(), taken, taken.begin());
-    Item& item = running.back();
+    running_.splice(running_.end(), taken, taken.begin());
+    Item& item = running_.back();
     auto operation = runner_.prepare(item.request, item.by);
     if (operation.has_value()) {
       item.operation = *std::move(operation);
     } else {
       finish(item, operation.error());
-      running.pop_back();
+      running_.pop_back();
     }
   }
   return any;
 }
 
 // Whether an operation moved.
-bool OperationQueue::advance(std::list<Item>& running) {
+bool OperationQueue::advance_running() {
   bool moved = false;
-  for (auto item = running.begin(); item != running.end();) {
+  for (auto item = running_.begin(); item != running_.end();) {
     const auto progress = item->operation->advance();
     const bool over = !progress.has_value() || *progress == Progress::kComplete;
     moved = moved || over || *progress == Progress::kMoved;
@@ -100,28 +114,40 @@ bool OperationQueue::advance(std::list<Item>& running) {
       continue;
     }
     finish(*item, progress.has_value() ? Result<void>() : progress.error());
-    item = running.erase(item);
+    item = running_.erase(item);
   }
   return moved;
 }
 
 void OperationQueue::work(const std::stop_token& stop) {
-  std::list<Item> running;
   int looks = 0;
   while (!stop.stop_requested()) {
-    if (take_new(running, stop)) looks = 0;
-    if (advance(running)) {
+    if (take_new(stop)) looks = 0;
+    if (advance_running()) {
       looks = 0;
-    } else if (!running.empty()) {
-      runner_.rest(*this, running, looks++);
+    } else if (!running_.empty()) {
+      runner_.rest(*this, running_, looks++);
     }
   }
+  end_all();
+}
+
+bool OperationQueue::advance() {
+  if (advancing_) return false;
+  advancing_ = true;
+  const bool began = take_new({});
+  const bool moved = advance_running();
+  advancing_ = false;
+  return began || moved;
+}
+
+void OperationQueue::end_all() {
   const Error closed{.code = ErrorCode::kClosed, .message = "the communicator was closed"};
   {
     const MutexLock lock(mutex_);
-    running.splice(running.end(), queue_);
+    running_.splice(running_.end(), queue_);
   }
-  for (Item& item : running) finish(item, closed);
+  for (Item& item : running_) finish(item, closed);
 }
 
 }  // namespace tally::collective

@@ -11,8 +11,11 @@
 
 namespace tally::collective {
 
-// Runs started operations in its own thread, for every kind of communicator. Collectives run one
-// after the other in the order of issue; sends and receives run beside them.
+class StartedOperations;
+
+// Runs started operations in its own thread, or on the threads that wait for them, for every kind
+// of communicator. Collectives run one after the other in the order of issue; sends and receives
+// run beside them.
 class OperationQueue {
  public:
   static constexpr std::size_t kCapacity = 4096;
@@ -38,7 +41,7 @@ class OperationQueue {
   };
 
   // The communicator that the queue belongs to. prepare() and rest() are called by the queue's
-  // thread only.
+  // thread only, or, without one, by the thread that waits.
   class Runner {
    public:
     virtual ~Runner() = default;
@@ -50,9 +53,14 @@ class OperationQueue {
     virtual void rest(OperationQueue& queue, const std::list<Item>& running, int looks) = 0;
     // Ends a rest(). Any thread.
     virtual void wake() {}
+    // For a queue without a thread, which has no rest(): checks the blocked operations and returns
+    // the time of the next check, and whether one of them can move.
+    virtual Deadline diagnose(const std::list<Item>& /*running*/) { return Deadline::never(); }
+    virtual bool ready(const std::list<Item>& /*running*/) const { return true; }
   };
 
-  explicit OperationQueue(Runner& runner);
+  // With `started` the queue has no thread and joins those queues, which outlive it.
+  explicit OperationQueue(Runner& runner, StartedOperations* started = nullptr);
   // Ends the thread. Operations that are queued or in progress end with kClosed; an advance() that
   // waits is waited for.
   ~OperationQueue();
@@ -67,19 +75,29 @@ class OperationQueue {
   bool has_new();
   void wait_for_new(Duration at_most);
 
+  // For a queue without a thread: begins and advances operations without waiting; whether any
+  // moved. While this function runs, calls from a callback do nothing.
+  bool advance();
+  Deadline diagnose() { return advancing_ ? Deadline::never() : runner_.diagnose(running_); }
+  bool ready() const { return !advancing_ && runner_.ready(running_); }
+
  private:
   void work(const std::stop_token& stop);
-  // Moves requests that may begin from the queue to `running`; waits for one if nothing runs.
-  // Returns whether there was one.
-  bool take_new(std::list<Item>& running, const std::stop_token& stop);
-  bool advance(std::list<Item>& running);
+  // Moves requests that may begin from the queue to `running_`; the queue's thread waits for one if
+  // nothing runs. Returns whether there was one.
+  bool take_new(const std::stop_token& stop);
+  bool advance_running();
+  void end_all();
   void finish(Item& item, const Result<void>& outcome);
 
   Runner& runner_;
+  StartedOperations* const started_;
   Mutex mutex_;
   ConditionVariable arrived_;
   std::list<Item> queue_ TALLY_GUARDED_BY(mutex_);
   std::atomic<std::size_t> pending_{0};
+  std::list<Item> running_;  // of the thread that advances
+  bool advancing_ = false;   // inside advance()
   std::jthread thread_;
 };
 

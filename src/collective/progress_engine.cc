@@ -33,16 +33,20 @@ Result<void> ProgressEngine::run(RunningOperation& running) {
       spin_pause();
       continue;
     }
+    StartedOperations* const started = context_.started.get();
+    if (started != nullptr && progress.has_value() && started->advance()) continue;
     MutexLock lock(mailbox_.router().mutex);
     if (!progress.has_value()) {
       fail(progress.error());
       return mailbox_.failure();
     }
     diagnose(running);
-    // The rank has closed its job, for example while a checkpoint was written: nothing arrives.
-    if (context_.left) mailbox_.close();
     if (mailbox_.failed()) return mailbox_.failure();
-    mailbox_.router().wait(next_look(running), [&running] { return running.task.ready(); });
+    Deadline by = next_look(running);
+    if (started != nullptr) by = earlier(by, started->diagnose());
+    mailbox_.router().wait(by, [&running, started] {
+      return running.task.ready() || (started != nullptr && started->ready());
+    });
   }
 }
 
@@ -145,6 +149,8 @@ Error ProgressEngine::timeout(const RunningOperation& running, const std::vector
 }
 
 void ProgressEngine::diagnose(RunningOperation& running) {
+  // The rank has closed its job, for example while a checkpoint was written: nothing arrives.
+  if (context_.left) return mailbox_.close();
   begin(running);
   const TimePoint now = context_.clock->now();
   const std::vector<Rank> awaited = running.task.awaited();

@@ -21,7 +21,7 @@ Member::Member(Network& network, Rank rank, Duration timeout)
   }
   context_->operation_timeout = timeout;
   context_->spins = 0;
-  context_->threads = false;
+  context_->started = std::make_unique<collective::StartedOperations>(*context_->router);
 }
 
 Member::~Member() = default;
@@ -33,13 +33,20 @@ Communicator& Member::communicator() {
 
 void Member::sleep(Duration duration) {
   const Deadline by = clock().after(duration);
-  // Arriving frames do not shorten the sleep.
-  while (!by.passed(clock().now())) network_.pause(rank(), by);
+  collective::StartedOperations& started = *context_->started;
+  while (!by.passed(clock().now())) {
+    if (started.idle()) {
+      network_.pause(rank(), by);  // arriving frames do not end the sleep
+    } else if (!started.advance()) {
+      started.rest(by);
+    }
+  }
 }
 
 void Member::leave() {
   if (world_) world_->close();
   const MutexLock lock(context_->router->mutex);
+  context_->left = true;
   transport_->close();
 }
 

@@ -35,11 +35,12 @@ class Member {
   Deadline deadline() const { return clock().after(timeout_); }
 
   SimTransport& transport() { return *transport_; }
-  // All ranks, each on a host of its own, made by the first call. It starts no thread, so start()
-  // returns when the operation is complete.
+  // All ranks, each on a host of its own, made by the first call. No communicator of this rank has a
+  // thread: started operations of all of them progress while this rank waits for an operation or
+  // sleeps, and when it polls a handle.
   Communicator& communicator();
 
-  // Lets virtual time pass, as computation of this rank would.
+  // Lets virtual time pass, as computation of this rank would. Started operations progress.
   void sleep(Duration duration);
 
   // Says goodbye.

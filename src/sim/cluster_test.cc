@@ -268,6 +268,192 @@ TEST(Cluster, EndsWhenNothingCanHappenAnyMore) {
   }
 }
 
+Handle start_allreduce(Communicator& communicator, std::vector<float>& data) {
+  return communicator.start({.operation = Operation::kAllreduce,
+                             .input = data.data(),
+                             .output = data.data(),
+                             .count = data.size(),
+                             .type = DataType::kFloat32});
+}
+
+// The ranks start the same two operations, and wait for them, in opposite order.
+Result<void> allreduce_crosswise(Member& me) {
+  TALLY_TRY(const auto one, me.communicator().split(0, me.rank(), me.deadline()));
+  TALLY_TRY(const auto other, me.communicator().split(0, me.rank(), me.deadline()));
+  std::vector<float> first(100, 1.0F);
+  std::vector<float> second(100, 2.0F);
+  const bool swapped = me.rank() % 2 == 1;
+  Handle earlier = swapped ? start_allreduce(*other, second) : start_allreduce(*one, first);
+  Handle later = swapped ? start_allreduce(*one, first) : start_allreduce(*other, second);
+  TALLY_TRY(earlier.wait());
+  TALLY_TRY(later.wait());
+  const auto ranks = static_cast<float>(me.size());
+  EXPECT_EQ(first, std::vector<float>(100, ranks));
+  EXPECT_EQ(second, std::vector<float>(100, 2 * ranks));
+  return {};
+}
+
+TEST(Cluster, StartedOperationsOfTwoCommunicatorsDoNotWaitForEachOther) {
+  for (const int ranks : {2, 5}) {
+    Cluster cluster({.ranks = ranks, .seed = 4, .conditions = {.jitter = 20us}});
+    const Outcome outcome = cluster.run(allreduce_crosswise);
+    for (Rank rank = 0; rank < ranks; ++rank) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+    EXPECT_LT(outcome.ended, 10ms);
+  }
+}
+
+TEST(Cluster, StartedOperationsRepeatExactlyFromTheSeed) {
+  const auto digest = [](std::uint64_t seed) {
+    Cluster cluster({.ranks = 4, .seed = seed, .conditions = {.jitter = 20us}});
+    return cluster.run(allreduce_crosswise).digest;
+  };
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    EXPECT_EQ(digest(seed), digest(seed)) << seed;
+    EXPECT_NE(digest(seed), digest(seed + 1)) << seed;
+  }
+}
+
+// Rank 0 waits in run() for rank 1, which first needs the operation that rank 0 has started.
+TEST(Cluster, StartedOperationsProgressWhileTheRankRunsAnother) {
+  Cluster cluster({.ranks = 2});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const auto other, me.communicator().split(0, me.rank(), me.deadline()));
+    std::vector<float> data(100, 1.0F);
+    Handle started = start_allreduce(*other, data);
+    if (me.rank() == 1) TALLY_TRY(started.wait());
+    TALLY_TRY(me.communicator().barrier());
+    return started.wait();
+  });
+  for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
+TEST(Cluster, CollectivesOfACommunicatorKeepTheOrderOfIssue) {
+  Cluster cluster({.ranks = 3});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    std::vector<std::vector<float>> data(4, std::vector<float>(10, 1.0F));
+    std::vector<int> ended;
+    for (int i = 0; i < 3; ++i)
+      start_allreduce(me.communicator(), data[static_cast<std::size_t>(i)])
+          .then([&ended, i](const Result<void>&) { ended.push_back(i); });
+    TALLY_TRY(me.communicator().allreduce(std::span(data[3])));
+    EXPECT_EQ(ended, (std::vector<int>{0, 1, 2}));
+    for (const auto& vector : data) EXPECT_EQ(vector, std::vector<float>(10, 3.0F));
+    return {};
+  });
+  for (Rank rank = 0; rank < 3; ++rank) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
+// A callback may start the next operation, and may wait for another communicator.
+TEST(Cluster, CallbacksMayStartOperationsAndWaitForOtherCommunicators) {
+  Cluster cluster({.ranks = 2});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const auto other, me.communicator().split(0, me.rank(), me.deadline()));
+    std::vector<std::vector<float>> data(3, std::vector<float>(10, 1.0F));
+    std::optional<Handle> next;
+    Result<void> inside;
+    Handle first = start_allreduce(me.communicator(), data[0]);
+    first.then([&](const Result<void>&) {
+      next = start_allreduce(me.communicator(), data[1]);
+      inside = other->allreduce(std::span(data[2]));
+    });
+    TALLY_TRY(first.wait());
+    TALLY_TRY(inside);
+    TALLY_TRY(next->wait());
+    for (const auto& vector : data) EXPECT_EQ(vector, std::vector<float>(10, 2.0F));
+    return {};
+  });
+  for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
+// Rank 1 sends after 5 ms; rank 0 sleeps and polls, or only polls, which takes virtual time as well.
+TEST(Cluster, AStartedReceiveCanBePolled) {
+  for (const Duration nap : {1ms, 0ms}) {
+    Cluster cluster({.ranks = 2});
+    const Outcome outcome = cluster.run([&](Member& me) -> Result<void> {
+      std::vector<std::int32_t> word{me.rank()};
+      if (me.rank() == 1) {
+        me.sleep(5ms);
+        return me.communicator().send(std::span<const std::int32_t>(word), 0);
+      }
+      Handle received = me.communicator().start({.operation = Operation::kReceive,
+                                                 .output = word.data(),
+                                                 .count = 1,
+                                                 .type = DataType::kInt32,
+                                                 .root = 1});
+      EXPECT_FALSE(received.poll());
+      while (!received.poll()) me.sleep(nap);
+      EXPECT_EQ(word[0], 1);
+      EXPECT_GE(me.clock().now(), 5ms);
+      EXPECT_LT(me.clock().now(), 7ms);
+      return received.wait();
+    });
+    for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+  }
+}
+
+// Rank 0 computes for a second; rank 1 does not have to wait that long for its part.
+TEST(Cluster, StartedOperationsProgressWhileTheRankSleeps) {
+  Cluster cluster({.ranks = 2});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    std::vector<float> data(100, 1.0F);
+    Handle started = start_allreduce(me.communicator(), data);
+    if (me.rank() == 0) me.sleep(1s);
+    TALLY_TRY(started.wait());
+    EXPECT_LT(me.clock().now(), me.rank() == 0 ? 1s + 1ns : 10ms);
+    return {};
+  });
+  for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
+// Operations on two communicators, one of them queued behind another, and a receive.
+TEST(Cluster, TheLossOfAPeerEndsStartedOperations) {
+  Cluster cluster({.ranks = 3});
+  cluster.kill({.rank = 2, .at = 5ms});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const auto other, me.communicator().split(0, me.rank(), me.deadline()));
+    if (me.rank() == 2) {
+      me.sleep(1s);
+      return me.communicator().barrier();
+    }
+    std::vector<std::vector<float>> data(3, std::vector<float>(100, 1.0F));
+    std::int32_t word = 0;
+    std::vector<Handle> handles{start_allreduce(me.communicator(), data[0]),
+                                start_allreduce(me.communicator(), data[1]),
+                                start_allreduce(*other, data[2]),
+                                other->start({.operation = Operation::kReceive,
+                                              .output = &word,
+                                              .count = 1,
+                                              .type = DataType::kInt32,
+                                              .root = 2})};
+    for (Handle& handle : handles) {
+      const Result<void> ended = handle.wait();
+      EXPECT_FALSE(ended.has_value());
+      if (ended.has_value()) continue;
+      EXPECT_EQ(ended.error().code, ErrorCode::kPeerLost) << to_string(ended.error());
+      EXPECT_EQ(ended.error().peer, 2) << to_string(ended.error());
+    }
+    EXPECT_LT(me.clock().now(), 10ms);
+    return {};
+  });
+  for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
+TEST(Cluster, StartedOperationsEndWithTheirCommunicator) {
+  Cluster cluster({.ranks = 2});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    std::vector<float> data(100, 1.0F);
+    TALLY_TRY(auto other, me.communicator().split(0, me.rank(), me.deadline()));
+    if (me.rank() == 1) return me.communicator().barrier();
+    Handle started = start_allreduce(*other, data);
+    EXPECT_FALSE(started.poll());
+    other.reset();
+    EXPECT_TRUE(started.poll());
+    EXPECT_EQ(started.wait().error().code, ErrorCode::kClosed);
+    return me.communicator().barrier();
+  });
+  for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
 TEST(Cluster, LeavesInGoodOrder) {
   Cluster cluster({.ranks = 2});
   std::size_t losses = 1;
