@@ -60,10 +60,12 @@ std::size_t Segment::total_bytes(const Layout& layout) {
          static_cast<std::size_t>(layout.members) * layout.arena_bytes;
 }
 
-Segment::Segment(const Layout& layout, Descriptor memory, std::byte* base)
+Segment::Segment(const Layout& layout, Descriptor memory, std::byte* base,
+                 std::unique_ptr<Processes> simulated)
     : layout_(layout),
       memory_(std::move(memory)),
       base_(base),
+      simulated_(std::move(simulated)),
       // The line after those of the members has the shared counters.
       sleepers_(reinterpret_cast<MemberLine*>(base)[layout.members].sleeping),
       tickets_(static_cast<std::size_t>(layout.members), 0) {}
@@ -94,11 +96,13 @@ Result<std::shared_ptr<Segment>> Segment::open(Descriptor memory, const Layout& 
       new Segment(layout, std::move(memory), static_cast<std::byte*>(base)));
 }
 
-Result<std::shared_ptr<Segment>> Segment::in_process(const Layout& layout) {
+Result<std::shared_ptr<Segment>> Segment::in_process(const Layout& layout,
+                                                     std::unique_ptr<Processes> simulated) {
   void* base = mmap(nullptr, total_bytes(layout), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return system_error("mapping memory for ranks in one process");
-  return std::shared_ptr<Segment>(new Segment(layout, Descriptor(), static_cast<std::byte*>(base)));
+  return std::shared_ptr<Segment>(
+      new Segment(layout, Descriptor(), static_cast<std::byte*>(base), std::move(simulated)));
 }
 
 MemberLine& Segment::line(int member) const { return reinterpret_cast<MemberLine*>(base_)[member]; }
@@ -143,6 +147,10 @@ Result<std::byte*> Segment::allocate(int member, std::size_t bytes) {
 }
 
 void Segment::release(std::byte* memory) {
+  if (simulated_) {
+    const auto offset = static_cast<std::size_t>(memory - arena(0));
+    if (simulated_->has_ended(static_cast<int>(offset / layout_.arena_bytes))) return;
+  }
   MutexLock lock(mutex_);
   const auto taken = taken_.find(memory);
   TALLY_CHECK(taken != taken_.end());
@@ -173,24 +181,25 @@ std::byte* Segment::find(std::uint64_t name, std::size_t bytes) const {
   return base_ + name;
 }
 
-void Segment::wake(MemberLine& line) const {
-  line.doorbell.fetch_add(1, std::memory_order_release);
-  futex(&line.doorbell, FUTEX_WAKE, 1, nullptr);
+void Segment::wake(int member) const {
+  if (simulated_) return simulated_->wake(member);
+  MemberLine& theirs = line(member);
+  theirs.doorbell.fetch_add(1, std::memory_order_release);
+  futex(&theirs.doorbell, FUTEX_WAKE, 1, nullptr);
 }
 
 void Segment::notify(int member) {
   // Pairs with the fence in announce_sleep(): either this process sees the sleeper, or the sleeper
   // sees what was published.
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (line(member).sleeping.load(std::memory_order_relaxed) != 0) wake(line(member));
+  if (line(member).sleeping.load(std::memory_order_relaxed) != 0) wake(member);
 }
 
 void Segment::notify_others(int from) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (sleepers_.load(std::memory_order_relaxed) == 0) return;
   for (int member = 0; member < layout_.members; ++member) {
-    if (member != from && line(member).sleeping.load(std::memory_order_relaxed) != 0)
-      wake(line(member));
+    if (member != from && line(member).sleeping.load(std::memory_order_relaxed) != 0) wake(member);
   }
 }
 

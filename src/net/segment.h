@@ -38,8 +38,19 @@ class Segment {
   static Result<std::shared_ptr<Segment>> create(const Layout& layout);
   // Maps the segment that another process created with this layout.
   static Result<std::shared_ptr<Segment>> open(Descriptor memory, const Layout& layout);
-  // A segment for threads of this process.
-  static Result<std::shared_ptr<Segment>> in_process(const Layout& layout);
+
+  // The processes of the members, where they are simulated.
+  class Processes {
+   public:
+    virtual ~Processes() = default;
+    // Wakes a member that has announced its sleep.
+    virtual void wake(int member) = 0;
+    // The memory of a member that has ended is no longer released: it stays as it was.
+    virtual bool has_ended(int member) = 0;
+  };
+  // A segment for threads of this process, which may be those of a simulation.
+  static Result<std::shared_ptr<Segment>> in_process(
+      const Layout& layout, std::unique_ptr<Processes> simulated = nullptr);
 
   ~Segment();
   Segment(const Segment&) = delete;
@@ -77,14 +88,16 @@ class Segment {
   void sleep(int member, Deadline by, TimePoint now);
 
  private:
-  Segment(const Layout& layout, Descriptor memory, std::byte* base);
+  Segment(const Layout& layout, Descriptor memory, std::byte* base,
+          std::unique_ptr<Processes> simulated = nullptr);
   static std::size_t total_bytes(const Layout& layout);
   std::byte* arena(int member) const;
-  void wake(MemberLine& line) const;
+  void wake(int member) const;
 
   const Layout layout_;
   const Descriptor memory_;
   std::byte* const base_;
+  const std::unique_ptr<Processes> simulated_;
   std::atomic<std::uint32_t>& sleepers_;  // in the segment: how many members announced sleep
   std::vector<std::uint32_t> tickets_;    // doorbell values at announce_sleep()
 

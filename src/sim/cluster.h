@@ -12,20 +12,32 @@
 namespace tally::collective {
 struct Context;
 }
+namespace tally::net {
+class Segment;
+}
 
 namespace tally::sim {
 
 struct ClusterOptions {
   int ranks = 2;
+  // Ranks on a host share memory, and access to it takes no virtual time. The last host may have
+  // fewer ranks.
+  int ranks_per_host = 1;
   std::uint64_t seed = 1;
   Conditions conditions = {};
   Duration timeout = std::chrono::seconds(30);  // of Member::deadline(), virtual
 };
 
+// The memory that the ranks of one simulated host share; none if a rank is alone there.
+struct HostMemory {
+  std::shared_ptr<net::Segment> segment;  // shared by the ranks and their buffers
+  std::byte* area = nullptr;              // of the communicator of all ranks
+};
+
 // The argument of a rank's body, which uses either the transport or the communicator over it.
 class Member {
  public:
-  Member(Network& network, Rank rank, Duration timeout);
+  Member(Network& network, Rank rank, const ClusterOptions& options, const HostMemory& host);
   ~Member();
 
   Rank rank() const { return transport_->rank(); }
@@ -35,7 +47,7 @@ class Member {
   Deadline deadline() const { return clock().after(timeout_); }
 
   SimTransport& transport() { return *transport_; }
-  // All ranks, each on a host of its own, made by the first call. No communicator of this rank has a
+  // All ranks, made by the first call. No communicator of this rank has a
   // thread: started operations of all of them progress while this rank waits for an operation or
   // sleeps, and when it polls a handle.
   Communicator& communicator();
@@ -49,6 +61,7 @@ class Member {
  private:
   Network& network_;
   const Duration timeout_;
+  std::byte* const area_;
   SimTransport* transport_;                       // the context's
   std::shared_ptr<collective::Context> context_;  // shared with the communicators
   std::unique_ptr<Communicator> world_;
@@ -83,6 +96,8 @@ class Cluster {
   Outcome run(const std::function<Result<void>(Member&)>& body);
 
  private:
+  HostMemory memory_of(int host);
+
   const ClusterOptions options_;
   Network network_;
 };

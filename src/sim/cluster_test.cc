@@ -454,6 +454,26 @@ TEST(Cluster, StartedOperationsEndWithTheirCommunicator) {
   for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
 }
 
+// Ranks 0 and 1 share a host, and ranks 2 and 3 another; no rank waits for a periodic check.
+TEST(Cluster, AnArrivalInSharedMemoryWakesItsNeighbours) {
+  Cluster cluster({.ranks = 4, .ranks_per_host = 2});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const auto host, me.communicator().split(me.rank() / 2, 0, me.deadline()));
+    const TimePoint began = me.clock().now();
+    if (me.rank() % 2 == 1) me.sleep(5ms);
+    TALLY_TRY(host->barrier());
+    EXPECT_EQ(me.clock().now() - began, 5ms);
+    std::vector<float> data(200'000, 1.0F);
+    TALLY_TRY(host->allreduce(std::span(data)));
+    EXPECT_EQ(me.clock().now() - began, 5ms);
+    TALLY_TRY(me.communicator().allreduce(std::span(data)));
+    EXPECT_EQ(data, std::vector<float>(data.size(), 8.0F));
+    EXPECT_LT(me.clock().now() - began, 6ms);
+    return {};
+  });
+  for (Rank rank = 0; rank < 4; ++rank) EXPECT_TRUE(outcome[rank].has_value()) << rank;
+}
+
 TEST(Cluster, LeavesInGoodOrder) {
   Cluster cluster({.ranks = 2});
   std::size_t losses = 1;

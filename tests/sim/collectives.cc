@@ -1,12 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
 #include "sim/cluster.h"
 
-// Communicators over a simulated network: the results of all collectives are correct for any order
-// in which frames and ranks arrive.
+// Communicators over a simulated network, with one or several ranks on a host: the results of all
+// collectives are correct for any order in which frames and ranks arrive.
 
 namespace tally::sim {
 namespace {
@@ -16,8 +17,13 @@ using namespace std::chrono_literals;
 const Algorithm kAllreduces[] = {Algorithm::kAuto, Algorithm::kRing, Algorithm::kHalvingDoubling,
                                  Algorithm::kTree};
 
+// The parameter is the number of ranks on a host.
+class SimCollectives : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(RanksPerHost, SimCollectives, testing::Values(1, 2, 4));
+
 ClusterOptions restless(int ranks, std::uint64_t seed) {
   return {.ranks = ranks,
+          .ranks_per_host = SimCollectives::GetParam(),
           .seed = seed,
           .conditions = {.jitter = 50us, .window_bytes = 500, .frame_bytes = 64}};
 }
@@ -29,7 +35,7 @@ void expect_all_well(const Outcome& outcome) {
   }
 }
 
-TEST(SimCollectives, AllreduceSumsOnAnyNumberOfRanks) {
+TEST_P(SimCollectives, AllreduceSumsOnAnyNumberOfRanks) {
   for (const int ranks : {1, 2, 3, 4, 5, 7, 8}) {
     for (const Algorithm algorithm : kAllreduces) {
       Cluster cluster(restless(ranks, static_cast<std::uint64_t>(ranks)));
@@ -50,7 +56,7 @@ TEST(SimCollectives, AllreduceSumsOnAnyNumberOfRanks) {
   }
 }
 
-TEST(SimCollectives, AverageHasTheSameBitsEverywhere) {
+TEST_P(SimCollectives, AverageHasTheSameBitsEverywhere) {
   for (const Algorithm algorithm : kAllreduces) {
     constexpr int kRanks = 6;
     std::vector<std::vector<float>> results(kRanks);
@@ -66,7 +72,7 @@ TEST(SimCollectives, AverageHasTheSameBitsEverywhere) {
   }
 }
 
-TEST(SimCollectives, TheOthersGiveEachRankItsPart) {
+TEST_P(SimCollectives, TheOthersGiveEachRankItsPart) {
   constexpr int kRanks = 5;
   Cluster cluster(restless(kRanks, 8));
   expect_all_well(cluster.run([](Member& me) -> Result<void> {
@@ -96,7 +102,7 @@ TEST(SimCollectives, TheOthersGiveEachRankItsPart) {
 }
 
 // No rank leaves the barrier before the last rank has reached it.
-TEST(SimCollectives, BarrierWaitsForTheLast) {
+TEST_P(SimCollectives, BarrierWaitsForTheLast) {
   Cluster cluster(restless(4, 2));
   expect_all_well(cluster.run([](Member& me) -> Result<void> {
     me.sleep(me.rank() * 100ms);
@@ -106,9 +112,9 @@ TEST(SimCollectives, BarrierWaitsForTheLast) {
   }));
 }
 
-TEST(SimCollectives, RingCostsWhatItsFormulaSays) {
+TEST_P(SimCollectives, RingCostsWhatItsFormulaSays) {
   constexpr int kRanks = 8;
-  Cluster cluster({.ranks = kRanks});
+  Cluster cluster({.ranks = kRanks, .ranks_per_host = GetParam()});
   expect_all_well(cluster.run([](Member& me) -> Result<void> {
     std::vector<float> data(800);
     TALLY_TRY(me.communicator().allreduce(std::span(data), ReduceOp::kSum,
@@ -123,7 +129,7 @@ TEST(SimCollectives, RingCostsWhatItsFormulaSays) {
 }
 
 // Each half of the ranks works on its own communicator at the same time.
-TEST(SimCollectives, SplitGroupsDoNotDisturbEachOther) {
+TEST_P(SimCollectives, SplitGroupsDoNotDisturbEachOther) {
   Cluster cluster(restless(6, 4));
   expect_all_well(cluster.run([](Member& me) -> Result<void> {
     TALLY_TRY(const auto half, me.communicator().split(me.rank() % 2, 0, me.deadline()));
@@ -136,7 +142,62 @@ TEST(SimCollectives, SplitGroupsDoNotDisturbEachOther) {
   }));
 }
 
-TEST(SimCollectives, DifferentCallsAreAMismatch) {
+// All ranks of a host see each other's buffers, and use them in place.
+TEST_P(SimCollectives, RanksOfAHostShareBuffers) {
+  constexpr int kRanks = 6;
+  Cluster cluster(restless(kRanks, 9));
+  expect_all_well(cluster.run([](Member& me) -> Result<void> {
+    Communicator& all = me.communicator();
+    TALLY_TRY(const SharedBuffer buffer, all.allocate(40000));
+    const std::span<float> data = buffer.as<float>();
+    std::fill(data.begin(), data.end(), static_cast<float>(me.rank()));
+    TALLY_TRY(const auto views, all.share(buffer, me.deadline()));
+    TALLY_TRY(all.barrier());
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      const auto& view = views[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(view.empty(), rank / GetParam() != me.rank() / GetParam());
+      if (view.empty()) continue;
+      EXPECT_EQ(reinterpret_cast<const float*>(view.data())[9999], static_cast<float>(rank));
+    }
+    TALLY_TRY(all.barrier());
+    for (const std::size_t count : {std::size_t{10}, data.size()}) {
+      std::fill(data.begin(), data.end(), 1.0F);
+      TALLY_TRY(all.allreduce(data.first(count)));
+      for (const float value : data.first(count)) EXPECT_EQ(value, 6.0F);
+    }
+    return all.barrier();
+  }));
+}
+
+// An operation that is larger than the stages of a SharedArea, on every way into the queue.
+TEST_P(SimCollectives, StartedOperationsRunBesideOthers) {
+  constexpr int kRanks = 4;
+  Cluster cluster({.ranks = kRanks, .ranks_per_host = GetParam(), .seed = 6});
+  expect_all_well(cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const auto other, me.communicator().split(0, me.rank(), me.deadline()));
+    std::vector<float> large(400'000, 1.0F);
+    std::vector<float> small(10, 1.0F);
+    std::vector<Communicator*> order{&me.communicator(), other.get()};
+    if (me.rank() % 2 == 1) std::swap(order[0], order[1]);
+    std::vector<Handle> handles;
+    for (Communicator* const communicator : order) {
+      auto& data = communicator == other.get() ? small : large;
+      handles.push_back(communicator->start({.operation = Operation::kAllreduce,
+                                             .input = data.data(),
+                                             .output = data.data(),
+                                             .count = data.size(),
+                                             .type = DataType::kFloat32}));
+    }
+    TALLY_TRY(me.communicator().barrier());
+    while (!handles[1].poll()) me.sleep(1us);
+    for (Handle& handle : handles) TALLY_TRY(handle.wait());
+    EXPECT_EQ(large, std::vector<float>(large.size(), 4.0F));
+    EXPECT_EQ(small, std::vector<float>(small.size(), 4.0F));
+    return me.communicator().barrier();
+  }));
+}
+
+TEST_P(SimCollectives, DifferentCallsAreAMismatch) {
   Cluster cluster(restless(3, 4));
   const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
     std::vector<float> data(me.rank() == 2 ? 11 : 10);

@@ -14,9 +14,10 @@ using namespace std::chrono_literals;
 
 const Algorithm kAlgorithms[] = {Algorithm::kRing, Algorithm::kHalvingDoubling, Algorithm::kTree};
 
-// Runs `rounds` all-reduces and checks each result.
+// Runs `rounds` all-reduces, each after some computation, and checks each result.
 Result<void> train(Member& me, Algorithm algorithm, int rounds) {
   for (int round = 0; round < rounds; ++round) {
+    me.sleep(10us);
     std::vector<float> gradient(300, static_cast<float>(me.rank() + round));
     TALLY_TRY(me.communicator().allreduce(std::span(gradient), ReduceOp::kSum,
                                           {.algorithm = algorithm, .by = me.deadline()}));
@@ -45,6 +46,56 @@ TEST(SimFaults, SurvivorsNameTheLostPeer) {
       EXPECT_LT(outcome.ended, 100ms) << "frame " << frame;
     }
   }
+}
+
+// Ranks 0 to 3 share a host; ranks 4 to 6, if they exist, share another.
+TEST(SimFaults, NeighboursAndOtherHostsNameTheRankThatDiesOnAHost) {
+  for (const int ranks : {4, 7}) {
+    for (const TimePoint at : {0us, 1us, 10us, 15us, 77us, 500us}) {
+      Cluster cluster({.ranks = ranks, .ranks_per_host = 4, .seed = 11});
+      cluster.kill({.rank = 2, .at = at});
+      const Outcome outcome =
+          cluster.run([&](Member& me) { return train(me, Algorithm::kAuto, 200); });
+      for (Rank rank = 0; rank < ranks; ++rank) {
+        ASSERT_FALSE(outcome[rank].has_value()) << rank;
+        if (rank == 2) continue;
+        EXPECT_EQ(outcome[rank].error().code, ErrorCode::kPeerLost);
+        EXPECT_EQ(outcome[rank].error().peer, 2) << to_string(outcome[rank].error());
+      }
+      EXPECT_LT(outcome.ended, 100ms) << "killed at " << at.count();
+    }
+  }
+}
+
+// Rank 1 computes when it dies. Its neighbour can still read its buffer.
+TEST(SimFaults, TheMemoryOfADeadNeighbourStays) {
+  Cluster cluster({.ranks = 2, .ranks_per_host = 2});
+  cluster.kill({.rank = 1, .at = 5ms});
+  const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+    TALLY_TRY(const SharedBuffer buffer, me.communicator().allocate(4));
+    buffer.as<std::int32_t>()[0] = 100 + me.rank();
+    TALLY_TRY(const auto views, me.communicator().share(buffer, me.deadline()));
+    TALLY_TRY(me.communicator().barrier());
+    me.sleep(1s);
+    EXPECT_EQ(me.clock().now(), me.rank() == 1 ? 5ms : 1s);
+    EXPECT_EQ(*reinterpret_cast<const std::int32_t*>(views[1].data()), 101);
+    return me.communicator().barrier();
+  });
+  EXPECT_EQ(outcome[0].error().code, ErrorCode::kPeerLost);
+  EXPECT_EQ(outcome[0].error().peer, 1);
+  EXPECT_EQ(outcome[1].error().code, ErrorCode::kClosed);
+}
+
+TEST(SimFaults, AStoppedNeighbourIsNamedAtTheDeadline) {
+  Cluster cluster({.ranks = 6, .ranks_per_host = 3, .seed = 3, .timeout = 2s});
+  cluster.stop({.rank = 1, .from = 100us});
+  const Outcome outcome = cluster.run([](Member& me) { return train(me, Algorithm::kAuto, 1000); });
+  for (const Rank rank : {0, 2, 3, 4, 5}) {
+    ASSERT_FALSE(outcome[rank].has_value());
+    EXPECT_EQ(outcome[rank].error().code, ErrorCode::kTimeout);
+    EXPECT_EQ(outcome[rank].error().peer, 1) << to_string(outcome[rank].error());
+  }
+  EXPECT_LT(outcome.ended, 4s);
 }
 
 TEST(SimFaults, AStoppedRankIsNamedAtTheDeadline) {
@@ -107,12 +158,15 @@ struct Trial {
 Trial run_at_random(std::uint64_t seed) {
   Rng rng(seed);
   const int ranks = 2 + static_cast<int>(rng.below(6));
-  const Algorithm algorithm = kAlgorithms[rng.below(3)];
+  const int ranks_per_host = 1 + static_cast<int>(rng.below(4));
+  const std::uint64_t choice = rng.below(4);
+  const Algorithm algorithm = choice < 3 ? kAlgorithms[choice] : Algorithm::kAuto;
   const auto some_rank = [&] {
     return static_cast<Rank>(rng.below(static_cast<std::uint64_t>(ranks)));
   };
   const auto moment = [&] { return TimePoint(static_cast<TimePoint::rep>(rng.below(2'000'000))); };
   Cluster cluster({.ranks = ranks,
+                   .ranks_per_host = ranks_per_host,
                    .seed = rng.next(),
                    .conditions = {.jitter = Duration(static_cast<Duration::rep>(rng.below(30'000))),
                                   .window_bytes = 100 + rng.below(2000),
