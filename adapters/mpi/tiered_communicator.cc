@@ -1,14 +1,11 @@
 #include "adapters/mpi/tiered_communicator.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <numeric>
 
 #include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
-#include "collective/schedule.h"
 #include "kernel/reduce/reduce.h"
 
 namespace tally::mpi {
@@ -79,19 +76,15 @@ Result<std::unique_ptr<TieredCommunicator>> TieredCommunicator::make(
   return made;
 }
 
-// Creates `across_` and `points_`. A host is identified by the lowest rank of `all_` on it. Lane i
-// has rank i of each host; a rank without a lane passes a negative colour to split().
+// Creates `across_` and `points_`. A host is identified by the lowest rank of `all_` on it. A rank
+// without a lane passes a negative colour to split().
 Result<void> TieredCommunicator::connect(Deadline by) {
   std::int32_t host = all_->rank();
   TALLY_TRY(inside_->allreduce(std::span<std::int32_t>(&host, 1), ReduceOp::kMin, {.by = by}));
   std::vector<std::int32_t> hosts(static_cast<std::size_t>(size()));
   TALLY_TRY(all_->allgather(std::span<const std::int32_t>(&host, 1), std::span(hosts), {.by = by}));
-  std::map<std::int32_t, int> rank_counts;  // by host
-  for (const std::int32_t other : hosts) ++rank_counts[other];
-  lanes_ = std::numeric_limits<int>::max();
-  for (const auto& [id, count] : rank_counts) lanes_ = std::min(lanes_, count);
-  const int lane = inside_->rank() < lanes_ ? inside_->rank() : -1;
-  TALLY_TRY(across_, all_->split(lane, host, by));
+  topology_ = collective::topology_of(hosts, rank());
+  TALLY_TRY(across_, all_->split(topology_.lane.empty() ? -1 : topology_.local, host, by));
   TALLY_TRY(points_, all_->split(0, rank(), by));
   return {};
 }
@@ -194,11 +187,10 @@ std::byte* TieredCommunicator::scratch(std::size_t bytes) {
 // because the input and the output of the request may be the same memory.
 Result<void> TieredCommunicator::allreduce(const Request& request) {
   const std::size_t element = size_of(request.type);
-  const int lane = inside_->rank();
   std::vector<std::size_t> slices;  // elements, by rank of this host
-  for (int other = 0; other < inside_->size(); ++other)
-    slices.push_back(other < lanes_ ? collective::part_of(request.count, lanes_, other).size() : 0);
-  const std::size_t own = slices[static_cast<std::size_t>(lane)];
+  for (const collective::Part& part : collective::lane_parts(topology_, request.count))
+    slices.push_back(part.size());
+  const std::size_t own = slices[static_cast<std::size_t>(topology_.local)];
   const ReduceOp op = request.reduce_op == ReduceOp::kAverage ? ReduceOp::kSum : request.reduce_op;
   std::byte* const slice = scratch(std::max(own, std::size_t{1}) * element);
   TALLY_TRY(inside_->run({.operation = Operation::kReduceScatter,

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/recorder.h"
 #include "collective/operation_queue.h"
+#include "collective/topology.h"
 #include "collective/watchable.h"
 #include "tally/communicator.h"
 
@@ -81,7 +82,7 @@ class TieredCommunicator final : public Communicator, private collective::Operat
   const SteadyClock clock_;
   std::unique_ptr<Communicator> points_;  // all ranks, for messages beside collectives
   std::unique_ptr<Communicator> across_;  // this lane on all hosts; null if this rank has no lane
-  int lanes_ = 1;
+  collective::Topology topology_;
   SharedBuffer scratch_;
   std::vector<std::byte> plain_scratch_;  // used when shared memory is exhausted
   Recorder recorder_;

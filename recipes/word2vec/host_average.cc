@@ -29,11 +29,12 @@ TALLY_HOGWILD void add_difference(std::span<float> values, std::span<const float
   for (std::size_t i = 0; i < values.size(); ++i) values[i] += sum[i] - before[i];
 }
 
-HostAverage::HostAverage(Communicator& lane, HostTables& tables, const exchange::Tiers& tiers,
-                         const AveragingSchedule& schedule, std::uint64_t own_words)
+HostAverage::HostAverage(Communicator& lane, HostTables& tables,
+                         const collective::Topology& topology, const AveragingSchedule& schedule,
+                         std::uint64_t own_words)
     : lane_(lane), tables_(tables), schedule_(schedule), own_words_(own_words) {
-  const auto part = static_cast<std::size_t>(tiers.local);
-  const auto parts = static_cast<std::size_t>(tiers.locals());
+  const auto part = static_cast<std::size_t>(topology.local);
+  const auto parts = static_cast<std::size_t>(topology.locals());
   first_row_ = tables.shape().rows * part / parts;
   last_row_ = tables.shape().rows * (part + 1) / parts;
   last_round_ = SteadyClock().now();

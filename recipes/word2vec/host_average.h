@@ -16,7 +16,7 @@ class HostAverage final {
  public:
   // `lane` has one rank of each host. `own_words`: all words of this worker. The caller owns both
   // objects.
-  HostAverage(Communicator& lane, HostTables& tables, const exchange::Tiers& tiers,
+  HostAverage(Communicator& lane, HostTables& tables, const collective::Topology& topology,
               const AveragingSchedule& schedule, std::uint64_t own_words);
 
   // Holds the rounds that are due when this worker has trained `done` words. True if the training

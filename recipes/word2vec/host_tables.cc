@@ -32,13 +32,13 @@ HostTables::HostTables(const Shape& shape, int local)
     : shape_(shape), stride_(kernel::skipgram_stride(shape.dimension)), local_(local) {}
 
 Result<std::unique_ptr<HostTables>> HostTables::make(Communicator& world,
-                                                     const exchange::Tiers& tiers,
+                                                     const collective::Topology& topology,
                                                      const Shape& shape, std::uint64_t seed,
                                                      Deadline by) {
-  std::unique_ptr<HostTables> tables(new HostTables(shape, tiers.local));
-  const auto locals = static_cast<std::size_t>(tiers.locals());
+  std::unique_ptr<HostTables> tables(new HostTables(shape, topology.local));
+  const auto locals = static_cast<std::size_t>(topology.locals());
   const std::size_t bytes = value_bytes(shape) + kStopBytes + locals * sizeof(WorkerProgress);
-  auto own = world.allocate(tiers.local == 0 ? bytes : 1);
+  auto own = world.allocate(topology.local == 0 ? bytes : 1);
   if (!own) {
     own.error().message = fmt::format("no memory for {} rows of {} values: {}", 2 * shape.rows,
                                       shape.dimension, own.error().message);
@@ -46,13 +46,13 @@ Result<std::unique_ptr<HostTables>> HostTables::make(Communicator& world,
   }
   tables->own_ = std::move(*own);
   TALLY_TRY(const auto views, world.share(tables->own_, by));
-  const std::span<std::byte> memory = views[static_cast<std::size_t>(tiers.neighbours.front())];
+  const std::span<std::byte> memory = views[static_cast<std::size_t>(topology.neighbours.front())];
   TALLY_CHECK(memory.size() >= bytes);
   tables->values_ = {reinterpret_cast<float*>(memory.data()), value_bytes(shape) / sizeof(float)};
   std::byte* const behind = memory.data() + value_bytes(shape);
   tables->stop_ = reinterpret_cast<std::atomic<std::uint32_t>*>(behind);
   tables->progress_ = {reinterpret_cast<WorkerProgress*>(behind + kStopBytes), locals};
-  tables->initialise_part(tiers.locals(), seed);
+  tables->initialise_part(topology.locals(), seed);
   TALLY_TRY(world.barrier({.by = by}));
   return tables;
 }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "exchange/group/tiers.h"
+#include "collective/topology.h"
 #include "recipes/word2vec/chunk.h"
 #include "tally/communicator.h"
 
@@ -33,7 +33,8 @@ class HostTables final : public Rows {
   };
   // Called by all ranks of the world. Inputs are uniform in +-0.5/dimension, by seed and row number
   // alone; outputs are 0. kExhausted if there is too little memory.
-  static Result<std::unique_ptr<HostTables>> make(Communicator& world, const exchange::Tiers& tiers,
+  static Result<std::unique_ptr<HostTables>> make(Communicator& world,
+                                                  const collective::Topology& topology,
                                                   const Shape& shape, std::uint64_t seed,
                                                   Deadline by);
   ~HostTables() override;

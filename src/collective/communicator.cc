@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <numeric>
 
 #include "base/check.h"
@@ -22,23 +21,12 @@ namespace {
 // The most bytes that one rank reads from the slots of more than one other.
 constexpr std::size_t kSlotReadBytes = std::size_t{8} << 10;
 
-// The communicator's ranks by host, hosts in the order of their first rank.
-Hosts hosts_of(const Context& context, const std::vector<Rank>& members) {
-  Hosts hosts;
-  std::map<int, std::size_t> index;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const int host = context.host_of[static_cast<std::size_t>(members[rank])];
-    const auto [found, is_new] = index.emplace(host, hosts.size());
-    if (is_new) hosts.emplace_back();
-    hosts[found->second].push_back(static_cast<Rank>(rank));
-  }
-  return hosts;
-}
-
-const std::vector<Rank>& host_with(const Hosts& hosts, Rank rank) {
-  for (const auto& host : hosts)
-    if (std::find(host.begin(), host.end(), rank) != host.end()) return host;
-  TALLY_UNREACHABLE();
+// The topology of a communicator of these ranks of the job, as its rank `rank` sees it.
+Topology topology_among(const Context& context, const std::vector<Rank>& members, Rank rank) {
+  std::vector<int> host_of;
+  for (const Rank member : members)
+    host_of.push_back(context.host_of[static_cast<std::size_t>(member)]);
+  return topology_of(host_of, rank);
 }
 
 }  // namespace
@@ -64,22 +52,20 @@ struct GroupCommunicator::Active final : OperationQueue::Operation {
 GroupCommunicator::GroupCommunicator(std::shared_ptr<Context> context, Options options)
     : context_(std::move(context)),
       options_(std::move(options)),
-      hosts_(hosts_of(*context_, options_.members)),
-      placement_{.ranks = size(), .hosts = static_cast<int>(hosts_.size())},
+      topology_(topology_among(*context_, options_.members, options_.rank)),
+      placement_{.ranks = size(), .hosts = topology_.hosts},
       mailbox_(std::make_unique<Mailbox>(*context_->router, options_.channel, options_.members,
                                          options_.rank)),
       recorder_(options_.name, options_.rank, size()) {
   if (options_.area_memory != nullptr) {
     std::vector<SharedArea::Member> members;
-    int self = 0;
-    for (const Rank rank : host_with(hosts_, options_.rank)) {
-      if (rank == options_.rank) self = static_cast<int>(members.size());
+    for (const Rank rank : topology_.neighbours) {
       const auto job_rank =
           static_cast<std::size_t>(options_.members[static_cast<std::size_t>(rank)]);
       members.push_back({.rank = rank, .in_host = context_->in_host[job_rank]});
     }
     area_ = std::make_unique<SharedArea>(context_->segment, options_.area_memory,
-                                         std::move(members), self);
+                                         std::move(members), topology_.local);
   }
   engine_ = std::make_unique<ProgressEngine>(*context_, *mailbox_, area_.get(), recorder_);
   context_->registry.add(options_.channel, {.recorder = &recorder_,
@@ -179,7 +165,7 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
       recorder_.begin(sequence, request, algorithm, context_->clock->now());
   const Site site{.mailbox = *mailbox_,
                   .area = area_.get(),
-                  .hosts = hosts_,
+                  .topology = topology_,
                   .rank = rank(),
                   .ranks = size(),
                   .segments = {.at_once = context_->segments_at_once},
@@ -273,7 +259,7 @@ Result<std::vector<std::span<std::byte>>> GroupCommunicator::share(const SharedB
   std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
   views[static_cast<std::size_t>(rank())] = own;
   if (!context_->segment) return views;
-  for (const Rank neighbour : host_with(hosts_, rank())) {
+  for (const Rank neighbour : topology_.neighbours) {
     const auto index = static_cast<std::size_t>(neighbour);
     const auto name = static_cast<std::uint64_t>(all[2 * index]);
     const auto bytes = static_cast<std::size_t>(all[2 * index + 1]);
@@ -308,10 +294,10 @@ Result<std::byte*> GroupCommunicator::share_area(const std::vector<Rank>& member
     std::vector<Rank> job_ranks;
     for (const Rank member : members)
       job_ranks.push_back(options_.members[static_cast<std::size_t>(member)]);
-    const Hosts hosts = hosts_of(*context_, job_ranks);
-    const std::vector<Rank>& host = host_with(hosts, rank);
-    bytes = SharedArea::bytes_for(static_cast<int>(host.size()));
-    if (host.size() > 1) owner = members[static_cast<std::size_t>(host.front())];
+    const Topology topology = topology_among(*context_, job_ranks, rank);
+    bytes = SharedArea::bytes_for(topology.locals());
+    if (topology.locals() > 1)
+      owner = members[static_cast<std::size_t>(topology.neighbours.front())];
   }
   if (owner == this->rank()) {
     release_old_areas();
@@ -375,10 +361,8 @@ Result<std::unique_ptr<Communicator>> GroupCommunicator::split(int colour, int k
                   .area_memory = area};
   for (const Rank member : members)
     options.members.push_back(options_.members[static_cast<std::size_t>(member)]);
-  if (area != nullptr) {
-    const Hosts hosts = hosts_of(*context_, options.members);
-    options.owns_area = host_with(hosts, new_rank).front() == new_rank;
-  }
+  options.owns_area =
+      area != nullptr && topology_among(*context_, options.members, new_rank).local == 0;
   return std::unique_ptr<Communicator>(
       std::make_unique<GroupCommunicator>(context_, std::move(options)));
 }

@@ -7,11 +7,11 @@
 #include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"
-#include "collective/hierarchical.h"
 #include "collective/mailbox.h"
 #include "collective/operation_queue.h"
 #include "collective/progress_engine.h"
 #include "collective/shared_area.h"
+#include "collective/topology.h"
 #include "tally/communicator.h"
 
 namespace tally::collective {
@@ -67,7 +67,7 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
 
   const std::shared_ptr<Context> context_;
   const Options options_;
-  Hosts hosts_;
+  const Topology topology_;
   Placement placement_;
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<SharedArea> area_;

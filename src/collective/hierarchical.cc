@@ -1,6 +1,5 @@
 #include "collective/hierarchical.h"
 
-#include <algorithm>
 #include <functional>
 
 #include "collective/algorithms.h"
@@ -48,50 +47,18 @@ class ChainTask final : public Task {
   std::unique_ptr<Task> current_;
 };
 
-// This rank's role in a hierarchical all-reduce.
-struct Role {
-  std::vector<Part> slices;  // by member of this host
-  std::vector<Rank>
-      lane_group;  // the rank of this lane on each host; empty if this rank has no lane
-  int host = 0;
-  int local = 0;
-};
-
-Role role_of(const Hosts& hosts, Rank rank, std::size_t count) {
-  Role role;
-  std::size_t lanes = hosts.front().size();
-  for (const auto& host : hosts) lanes = std::min(lanes, host.size());
-  for (std::size_t h = 0; h < hosts.size(); ++h) {
-    const auto found = std::find(hosts[h].begin(), hosts[h].end(), rank);
-    if (found == hosts[h].end()) continue;
-    role.host = static_cast<int>(h);
-    role.local = static_cast<int>(found - hosts[h].begin());
-  }
-  for (std::size_t member = 0; member < hosts[static_cast<std::size_t>(role.host)].size();
-       ++member) {
-    role.slices.push_back(member < lanes
-                              ? part_of(count, static_cast<int>(lanes), static_cast<int>(member))
-                              : Part{count, count});
-  }
-  if (static_cast<std::size_t>(role.local) < lanes) {
-    for (const auto& host : hosts)
-      role.lane_group.push_back(host[static_cast<std::size_t>(role.local)]);
-  }
-  return role;
-}
-
 }  // namespace
 
-std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox, const Hosts& hosts,
-                                             Rank rank, const Request& request,
+std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
+                                             const Topology& topology, const Request& request,
                                              std::uint32_t sequence,
                                              const wire::Signature& signature,
                                              const RingSegments& segments, Traffic& traffic) {
-  const Role role = role_of(hosts, rank, request.count);
+  const std::vector<Part> slices = lane_parts(topology, request.count);  // by member of this host
   const std::size_t element = size_of(request.type);
   const auto* input = static_cast<const std::byte*>(request.input);
   auto* output = static_cast<std::byte*>(request.output);
-  const Part own = role.slices[static_cast<std::size_t>(role.local)];
+  const Part own = slices[static_cast<std::size_t>(topology.local)];
   std::byte* const own_slice = output == nullptr ? nullptr : output + own.begin * element;
 
   const auto reduce_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
@@ -106,17 +73,18 @@ std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
                                                    .op = request.reduce_op,
                                                    .input = input,
                                                    .own_slice = own_slice,
-                                                   .slices = role.slices});
+                                                   .slices = slices});
   };
-  const auto reduce_across = [=, &mailbox, &traffic]() -> std::unique_ptr<Task> {
-    if (role.lane_group.empty()) return nullptr;
+  const auto reduce_across = [=, lane = topology.lane, host = topology.host, &mailbox,
+                              &traffic]() -> std::unique_ptr<Task> {
+    if (lane.empty()) return nullptr;
     const Vector slice{.count = own.size(), .element_bytes = element};
-    const int size = static_cast<int>(role.lane_group.size());
+    const int size = static_cast<int>(lane.size());
     return std::make_unique<MessageTask>(
         mailbox,
         slice.bytes() <= kHalvingDoublingBytes
-            ? halving_doubling_allreduce(slice, role.host, size)
-            : segmented_ring_allreduce(slice, role.host, size, segments),
+            ? halving_doubling_allreduce(slice, host, size)
+            : segmented_ring_allreduce(slice, host, size, segments),
         MessageTask::Options{
             // A rank that is alone on its host has combined nothing yet: the sum starts with its
             // input.
@@ -127,7 +95,7 @@ std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
             .type = request.type,
             .op = request.reduce_op,
             .divisor = request.reduce_op == ReduceOp::kAverage ? mailbox.size() : 1,
-            .group = role.lane_group},
+            .group = lane},
         traffic);
   };
   const auto spread_inside = [=, &mailbox]() -> std::unique_ptr<Task> {
@@ -142,7 +110,7 @@ std::unique_ptr<Task> hierarchical_allreduce(SharedArea* area, Mailbox& mailbox,
                                                    .type = request.type,
                                                    .input = own_slice,
                                                    .output = output,
-                                                   .slices = role.slices});
+                                                   .slices = slices});
   };
   return std::make_unique<ChainTask>(
       std::vector<ChainTask::Stage>{reduce_inside, reduce_across, spread_inside});

@@ -178,7 +178,7 @@ std::unique_ptr<Task> make_task(const Site& site, const Request& request, Algori
   if (is_point(request))
     return std::make_unique<PointTask>(site.mailbox, request, signature, site.traffic);
   if (algorithm == Algorithm::kHierarchical) {
-    return hierarchical_allreduce(site.area, site.mailbox, site.hosts, site.rank, request, sequence,
+    return hierarchical_allreduce(site.area, site.mailbox, site.topology, request, sequence,
                                   signature, site.segments, site.traffic);
   }
   if (algorithm == Algorithm::kDirect && site.area != nullptr) {

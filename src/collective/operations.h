@@ -21,7 +21,7 @@ Schedule schedule_for(const Request& request, Rank rank, int ranks, Algorithm al
 struct Site {
   Mailbox& mailbox;
   SharedArea* area;  // of the ranks on this host; null if this rank is alone there
-  const Hosts& hosts;
+  const Topology& topology;
   Rank rank;
   int ranks;
   RingSegments segments;  // equal on all ranks
