@@ -1,7 +1,10 @@
 #include "server/link/greeting.h"
 
 #include <cstring>
+#include <string>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "wire/greeting.h"
 #include "wire/little_endian.h"
@@ -22,7 +25,9 @@ constexpr std::size_t kGreetingZeroAt = 7;
 constexpr std::size_t kGreetingIdAt = 8;
 constexpr std::size_t kGreetingToAt = 12;
 constexpr std::size_t kGreetingTokenAt = 16;
+constexpr std::size_t kGreetingBuildAt = 24;
 constexpr std::size_t kAnswerTokenAt = 12;
+constexpr std::size_t kAnswerBuildAt = 20;
 
 void store_token(std::span<std::byte> bytes, std::size_t at, const Token& token) {
   std::memcpy(bytes.data() + at, token.data(), token.size());
@@ -40,10 +45,30 @@ Result<void> check_greeting(std::span<const std::byte> bytes, std::uint32_t magi
   return {};
 }
 
+// Whether a greeting or an answer comes from a program like this one.
+template <typename Said>
+bool same_build(const Said& said) {
+  return said.version == kLinkVersion && said.build == kLinkBuild;
+}
+
+// Versions before 2 have no build.
+std::string build_text(std::uint16_t version, std::uint64_t build) {
+  return version < 2 ? fmt::format("link version {}", version)
+                     : fmt::format("link version {}, build {:016x}", version, build);
+}
+
+template <typename Said>
+Error other_build(const Said& said) {
+  return make_error(ErrorCode::kRefused,
+                    "it runs another build of Tally ({}; this program: {}): run directory, servers "
+                    "and workers from the same build",
+                    build_text(said.version, said.build), build_text(kLinkVersion, kLinkBuild));
+}
+
 }  // namespace
 
 std::string_view to_string(LinkVerdict verdict) {
-  constexpr std::array<std::string_view, 4> kTexts = {"it is welcome", "it speaks another version",
+  constexpr std::array<std::string_view, 4> kTexts = {"it is welcome", "it runs another build",
                                                       "it belongs to another job",
                                                       "it meant somebody else"};
   const auto index = static_cast<std::size_t>(verdict);
@@ -56,6 +81,7 @@ EncodedLinkGreeting encode(const LinkGreeting& greeting) {
   store(bytes, kGreetingIdAt, greeting.from);
   store(bytes, kGreetingToAt, greeting.to);
   store_token(bytes, kGreetingTokenAt, greeting.token);
+  store(bytes, kGreetingBuildAt, greeting.build);
   wire::seal(bytes, kGreetingMagic, greeting.version);
   return bytes;
 }
@@ -65,6 +91,7 @@ EncodedLinkAnswer encode(const LinkAnswer& answer) {
   store(bytes, kGreetingVerdictAt, static_cast<std::uint8_t>(answer.verdict));
   store(bytes, kGreetingIdAt, answer.id);
   store_token(bytes, kAnswerTokenAt, answer.token);
+  store(bytes, kAnswerBuildAt, answer.build);
   wire::seal(bytes, kAnswerMagic, answer.version);
   return bytes;
 }
@@ -79,7 +106,8 @@ Result<LinkGreeting> decode_link_greeting(std::span<const std::byte, kLinkGreeti
                       .role = static_cast<Role>(role),
                       .from = load<std::uint32_t>(bytes, kGreetingIdAt),
                       .to = load<std::uint32_t>(bytes, kGreetingToAt),
-                      .token = load_token(bytes, kGreetingTokenAt)};
+                      .token = load_token(bytes, kGreetingTokenAt),
+                      .build = load<std::uint64_t>(bytes, kGreetingBuildAt)};
 }
 
 Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerBytes> bytes) {
@@ -90,11 +118,12 @@ Result<LinkAnswer> decode_link_answer(std::span<const std::byte, kLinkAnswerByte
   return LinkAnswer{.version = wire::version_of(bytes),
                     .verdict = static_cast<LinkVerdict>(verdict),
                     .id = load<std::uint32_t>(bytes, kGreetingIdAt),
-                    .token = load_token(bytes, kAnswerTokenAt)};
+                    .token = load_token(bytes, kAnswerTokenAt),
+                    .build = load<std::uint64_t>(bytes, kAnswerBuildAt)};
 }
 
 LinkVerdict judge(const LinkGreeting& greeting, const LinkHost& host) {
-  if (greeting.version != kLinkVersion) return LinkVerdict::kOtherVersion;
+  if (!same_build(greeting)) return LinkVerdict::kOtherVersion;
   if (greeting.role == Role::kDirectory || greeting.to != host.id) return LinkVerdict::kOtherNode;
   if (host.role == Role::kDirectory) return LinkVerdict::kWelcome;
   if (greeting.token != host.token) return LinkVerdict::kOtherJob;
@@ -113,6 +142,7 @@ net::GreetingExchange::Host accepting_link(std::function<LinkAnswer(const LinkGr
             const EncodedLinkAnswer reply = encode(answer);
             encoded.assign(reply.begin(), reply.end());
             if (answer.verdict == LinkVerdict::kWelcome) return {};
+            if (answer.verdict == LinkVerdict::kOtherVersion) return other_build(greeting);
             return make_error(ErrorCode::kRefused, "{}", to_string(answer.verdict));
           }};
 }
@@ -123,9 +153,7 @@ net::GreetingExchange::Caller calling_link(const LinkGreeting& greeting, LinkAns
           .answer_bytes = kLinkAnswerBytes,
           .check = [to = greeting.to, &answer](std::span<const std::byte> bytes) -> Result<void> {
             TALLY_TRY(answer, decode_link_answer(bytes.first<kLinkAnswerBytes>()));
-            if (answer.version != kLinkVersion)
-              return make_error(ErrorCode::kRefused, "it speaks version {}, this is {}",
-                                answer.version, kLinkVersion);
+            if (!same_build(answer)) return other_build(answer);
             if (answer.verdict != LinkVerdict::kWelcome)
               return make_error(ErrorCode::kRefused, "it refuses us as a caller: {}",
                                 to_string(answer.verdict));

@@ -16,9 +16,13 @@ enum class Role : std::uint8_t { kDirectory = 1, kServer = 2, kWorker = 3 };
 
 // Distinguishes the links of two jobs. The directory draws it and sends it to the nodes that join.
 // It is no secret: plain TCP sends it in the clear.
-using Token = std::array<std::byte, 16>;
+using Token = std::array<std::byte, 8>;
 
-inline constexpr std::uint16_t kLinkVersion = 1;
+// The version of the two layouts below.
+inline constexpr std::uint16_t kLinkVersion = 2;
+// A digest of the sources that decide about messages and their meaning; the build computes it. The
+// two ends of a link must have the same one.
+extern const std::uint64_t kLinkBuild;
 
 // The first message of the side that connects.
 struct LinkGreeting {
@@ -27,13 +31,14 @@ struct LinkGreeting {
   NodeId from = kNoNode;     // kNoNode: only to the directory
   NodeId to = kDirectoryId;  // the node to connect to
   Token token{};             // zero: only to the directory
+  std::uint64_t build = kLinkBuild;
 
   friend bool operator==(const LinkGreeting&, const LinkGreeting&) = default;
 };
 
 enum class LinkVerdict : std::uint8_t {
   kWelcome = 0,
-  kOtherVersion = 1,
+  kOtherVersion = 1,  // or another build
   kOtherJob = 2,
   kOtherNode = 3,  // not the intended node, or a caller without reason
 };
@@ -47,6 +52,7 @@ struct LinkAnswer {
   LinkVerdict verdict = LinkVerdict::kWelcome;
   NodeId id = kDirectoryId;  // the answering node
   Token token{};             // from the directory; from others zero
+  std::uint64_t build = kLinkBuild;
 
   friend bool operator==(const LinkAnswer&, const LinkAnswer&) = default;
 };
@@ -56,7 +62,8 @@ inline constexpr std::size_t kLinkAnswerBytes = 32;
 using EncodedLinkGreeting = std::array<std::byte, kLinkGreetingBytes>;
 using EncodedLinkAnswer = std::array<std::byte, kLinkAnswerBytes>;
 
-// Both layouts are the same in every version, so that versions can recognise each other.
+// Both layouts have the same length, magic, version and checksum in every version, so that versions
+// can recognise each other.
 EncodedLinkGreeting encode(const LinkGreeting& greeting);
 EncodedLinkAnswer encode(const LinkAnswer& answer);
 // kCorrupt unless magic, checksum and role are right; another version is for judge().

@@ -53,7 +53,8 @@ TEST(LinkGreeting, IsJudged) {
   } cases[] = {
       {worker, server, LinkVerdict::kWelcome},
       {with([](auto& g) { g.role = Role::kServer; }), server, LinkVerdict::kWelcome},
-      {with([](auto& g) { g.version = 2; }), server, LinkVerdict::kOtherVersion},
+      {with([](auto& g) { g.version = 1; }), server, LinkVerdict::kOtherVersion},
+      {with([](auto& g) { ++g.build; }), server, LinkVerdict::kOtherVersion},
       {with([](auto& g) { g.token = token(2); }), server, LinkVerdict::kOtherJob},
       {with([](auto& g) { g.to = 5; }), server, LinkVerdict::kOtherNode},
       {with([](auto& g) { g.from = kNoNode; }), server, LinkVerdict::kOtherNode},
@@ -64,6 +65,7 @@ TEST(LinkGreeting, IsJudged) {
       {{.role = Role::kWorker}, directory, LinkVerdict::kWelcome},
       {{.role = Role::kServer}, directory, LinkVerdict::kWelcome},
       {{.version = 9, .role = Role::kServer}, directory, LinkVerdict::kOtherVersion},
+      {{.role = Role::kWorker, .build = 7}, directory, LinkVerdict::kOtherVersion},
   };
   int number = 0;
   for (const auto& each : cases) {

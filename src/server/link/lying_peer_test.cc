@@ -237,6 +237,28 @@ TEST_F(LyingPeer, NothingIsWrittenToLentMemoryOnceShut) {
   EXPECT_EQ(sink_.place_memory, before);
 }
 
+// The error about a peer whose build is 0xabc.
+std::string other_build_text() {
+  return fmt::format(
+      "it runs another build of Tally (link version 2, build 0000000000000abc; this program: link "
+      "version 2, build {:016x}): run directory, servers and workers from the same build",
+      kLinkBuild);
+}
+
+TEST_F(LyingPeer, ANodeOfAnotherBuildIsNotJoined) {
+  for (const LinkVerdict verdict : {LinkVerdict::kWelcome, LinkVerdict::kOtherVersion}) {
+    connect(false);
+    const auto said = encode(LinkAnswer{.verdict = verdict, .id = 3, .build = 0xabc});
+    say(said);
+    LinkAnswer answer;
+    net::GreetingExchange exchange(std::move(socket_), calling_link({.from = 5, .to = 3}, answer));
+    const auto met = exchange.advance();
+    ASSERT_FALSE(met.has_value());
+    EXPECT_EQ(met.error().code, ErrorCode::kRefused);
+    EXPECT_EQ(met.error().message, other_build_text());
+  }
+}
+
 TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   const auto judge = [](const LinkGreeting& greeting) {
     return LinkAnswer{.verdict = tally::server::judge(greeting, {.role = Role::kServer, .id = 3}),
@@ -251,8 +273,12 @@ TEST_F(LyingPeer, StrangersAtTheDoorAreTurnedAway) {
   };
   EXPECT_EQ(verdict_of(std::vector<std::byte>(100, std::byte{'G'})).error().code,
             ErrorCode::kCorrupt);
-  const auto other = encode(LinkGreeting{.version = 2, .from = 5, .to = 3});
+  const auto other = encode(LinkGreeting{.version = 1, .from = 5, .to = 3});
   EXPECT_EQ(verdict_of(other).error().code, ErrorCode::kRefused);
+  const auto other_build = verdict_of(encode(LinkGreeting{.from = 5, .to = 3, .build = 0xabc}));
+  ASSERT_FALSE(other_build.has_value());
+  EXPECT_EQ(other_build.error().code, ErrorCode::kRefused);
+  EXPECT_EQ(other_build.error().message, other_build_text());
   const auto good = encode(LinkGreeting{.from = 5, .to = 3});
   const auto step = verdict_of(good);
   ASSERT_TRUE(step.has_value());
