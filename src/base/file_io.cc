@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <system_error>
 #include <vector>
 
@@ -119,6 +120,12 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t m
   std::string text(bytes, '\0');
   TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;
+}
+
+Result<void> rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0)
+    return system_error(from, "cannot be renamed", errno);
+  return {};
 }
 
 Result<void> sync_folder(const std::filesystem::path& folder) {

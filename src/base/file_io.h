@@ -43,6 +43,9 @@ Result<void> write_text(const std::filesystem::path& path, const std::string& te
 // The contents of a file. kCorrupt if it has more than `max_bytes`.
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
 
+// Renames a file or a folder within its file system.
+Result<void> rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Created, renamed and removed names in the folder are on the disk when this returns.
 Result<void> sync_folder(const std::filesystem::path& folder);
 

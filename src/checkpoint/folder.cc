@@ -45,12 +45,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-Result<void> rename_folder(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0)
-    return system_error(from, "cannot be renamed", errno);
-  return {};
-}
-
 Result<void> remove_folder(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
@@ -63,7 +57,7 @@ Result<void> remove_folder(const fs::path& folder) {
 Result<void> remove_checkpoint(const fs::path& folder, std::uint64_t step) {
   const fs::path old = folder / fmt::format(".{}{}", name_of_step(step), kOldEnd);
   TALLY_TRY(remove_folder(old));
-  TALLY_TRY(rename_folder(path_of(folder, step), old));
+  TALLY_TRY(rename_path(path_of(folder, step), old));
   return remove_folder(old);
 }
 
@@ -74,7 +68,7 @@ Result<std::string> set_aside(const fs::path& folder, std::uint64_t step) {
   std::error_code ignored;
   for (int number = 2; fs::exists(folder / aside, ignored); ++number)
     aside = fmt::format("{}.{}", first, number);
-  TALLY_TRY(rename_folder(path_of(folder, step), folder / aside));
+  TALLY_TRY(rename_path(path_of(folder, step), folder / aside));
   return aside;
 }
 
@@ -210,9 +204,7 @@ Result<void> store_run(const fs::path& folder, const std::string& run) {
   std::error_code error;
   fs::remove(written, error);
   TALLY_TRY(write_text(written, run));
-  fs::rename(written, folder / kRunFile, error);
-  if (error) return system_error(written, "cannot be renamed", error.value());
-  return {};
+  return rename_path(written, folder / kRunFile);
 }
 
 std::string FolderLock::text_in(const fs::path& folder) {

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/stored_file.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
@@ -17,14 +19,6 @@ inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 // optimizer-00001-of-00002.safetensors
 std::string optimizer_file(Rank rank, int ranks);
-
-struct FileRecord {
-  std::string name;
-  std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;
-
-  bool operator==(const FileRecord&) const = default;
-};
 
 // The expected content of a checkpoint. `files` has the model file, state.json, and the optimizer
 // file of each rank, in this order.
@@ -44,7 +38,9 @@ std::string to_text(const Manifest& manifest);
 // Parses the output of to_text(); kCorrupt for any other text.
 Result<Manifest> manifest_from_text(std::string_view text);
 
-// The checksum as in manifests and messages: "1c291ca3".
-std::string checksum_text(std::uint32_t crc32c);
+// The manifest of other folders, such as snapshots of servers: `format` and the files. The reading
+// one is kCorrupt for any text but that of the format.
+std::string file_list_text(std::string_view format, std::span<const FileRecord> files);
+Result<std::vector<FileRecord>> file_list_from_text(std::string_view text, std::string_view format);
 
 }  // namespace tally::checkpoint

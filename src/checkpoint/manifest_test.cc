@@ -67,7 +67,7 @@ TEST(Manifest, WhatWeWouldNotWriteIsRefusedThoughItsChecksumIsRight) {
       {"00001-of", "00000-of", "of optimizer-00001-of-00002.safetensors"},
       {"deadbeef", "DEADBEEF", "no crc32c"},
       {"deadbeef", "deadbeeg", "no crc32c"},
-      {"\"bytes\":20", "\"bytes\":20.5", "of state.json"},
+      {"\"bytes\":20", "\"bytes\":20.5", "of \"state.json\""},
       {"checkpoint 1", "checkpoint 2", "format"},
       {"\"mask\"", "\"conv.weight\"", "two have this name"},
       {"\"mask\"", "\"__mask\"", "does not begin with"},

@@ -21,21 +21,12 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
 #include "checkpoint/weights_file.h"
-#include "kernel/crc32c/crc32c.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A missing file is damage (kCorrupt); other errors stay as they are.
-Error damage(const fs::path& path, const Error& error) {
-  std::error_code ignored;
-  if (error.code == ErrorCode::kSystem && !fs::exists(path, ignored))
-    return corrupt_file(path, "is missing");
-  return error;
-}
 
 // Elements [first, first + count) of a tensor, stored at `offset` of a file.
 struct Extent {
@@ -58,7 +49,7 @@ class FolderReader final : public Reader {
 
   Result<void> load() {
     TALLY_TRY(load_manifest());
-    for (std::size_t i = 0; i < manifest_.files.size(); ++i) TALLY_TRY(check_size(i));
+    for (const FileRecord& file : manifest_.files) TALLY_TRY(check_size(folder_, file));
     TALLY_TRY(load_model());
     TALLY_TRY(load_optimizer());
     auto text = read_text(path_of_file(kStateIndex), kMaxStateBytes);
@@ -94,17 +85,7 @@ class FolderReader final : public Reader {
   }
 
   Result<void> verify() const override {
-    for (std::size_t i = 0; i < manifest_.files.size(); ++i) {
-      TALLY_TRY(check_size(i));
-      TALLY_TRY(const File file, File::open_to_read(path_of_file(i)));
-      std::uint32_t found = 0;
-      TALLY_TRY(file.read_through(
-          [&found](std::span<const std::byte> bytes) { found = kernel::crc32c(bytes, found); }));
-      if (found != manifest_.files[i].crc32c)
-        return corrupt_file(path_of_file(i), fmt::format("checksum (CRC32C) expected {}, found {}",
-                                                         checksum_text(manifest_.files[i].crc32c),
-                                                         checksum_text(found)));
-    }
+    for (const FileRecord& file : manifest_.files) TALLY_TRY(verify_file(folder_, file));
     return {};
   }
 
@@ -125,17 +106,6 @@ class FolderReader final : public Reader {
     if (const auto step = step_of_name(folder_.filename().string());
         step && *step != manifest_.step)
       return corrupt_file(path, fmt::format("is of step {}", manifest_.step));
-    return {};
-  }
-
-  Result<void> check_size(std::size_t index) const {
-    const fs::path path = path_of_file(index);
-    const auto file = File::open_to_read(path);
-    if (!file.has_value()) return damage(path, file.error());
-    TALLY_TRY(const std::uint64_t bytes, file->size());
-    if (bytes != manifest_.files[index].bytes)
-      return corrupt_file(
-          path, fmt::format("expected {} bytes, found {}", manifest_.files[index].bytes, bytes));
     return {};
   }
 

@@ -6,10 +6,7 @@
 #include <charconv>
 
 #include "base/errors.h"
-#include "base/file_io.h"
 #include "checkpoint/layout.h"
-#include "checkpoint/safetensors.h"
-#include "kernel/crc32c/crc32c.h"
 
 namespace tally::checkpoint {
 
@@ -30,41 +27,20 @@ Result<PieceName> parse_piece_name(const std::string& name) {
 
 Result<FileRecord> write_optimizer(const std::filesystem::path& path, const Content& content) {
   const std::vector<Range> ranges = ranges_of(content.state_tensors, content.optimizer);
-  std::vector<TensorInfo> tensors;
-  std::vector<std::span<const std::byte>> bytes;
+  std::vector<TensorBytes> tensors;
   for (std::size_t i = 0; i < ranges.size(); ++i) {
     const TensorInfo& whole = content.state_tensors[ranges[i].tensor];
-    tensors.push_back({.name = piece_name(whole.name, ranges[i].first),
-                       .type = whole.type,
-                       .shape = {static_cast<std::int64_t>(ranges[i].count)}});
-    bytes.push_back(content.optimizer[i].bytes);
+    tensors.push_back({.info = {.name = piece_name(whole.name, ranges[i].first),
+                                .type = whole.type,
+                                .shape = {static_cast<std::int64_t>(ranges[i].count)}},
+                       .bytes = content.optimizer[i].bytes});
   }
   const std::string& own = content.rank_state;
-  tensors.push_back({.name = kRankState,
-                     .type = DataType::kUInt8,
-                     .shape = {static_cast<std::int64_t>(own.size())}});
-  bytes.push_back(std::as_bytes(std::span(own)));
-
-  const std::vector<Entry> entries = lay_out(tensors);
-  TALLY_TRY(const std::string header, encode_header(entries, "tally"));
-  std::vector<std::size_t> order(entries.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return entries[a].begin < entries[b].begin;
-  });
-
-  TALLY_TRY(const File file, File::create(path));
-  FileRecord record{.name = path.filename().string()};
-  const auto append = [&](std::span<const std::byte> part) -> Result<void> {
-    TALLY_TRY(file.write_at(record.bytes, part));
-    record.bytes += part.size();
-    record.crc32c = kernel::crc32c(part, record.crc32c);
-    return {};
-  };
-  TALLY_TRY(append(std::as_bytes(std::span(header))));
-  for (const std::size_t index : order) TALLY_TRY(append(bytes[index]));
-  TALLY_TRY(file.sync());
-  return record;
+  tensors.push_back({.info = {.name = kRankState,
+                              .type = DataType::kUInt8,
+                              .shape = {static_cast<std::int64_t>(own.size())}},
+                     .bytes = std::as_bytes(std::span(own))});
+  return write_stored(path, tensors);
 }
 
 }  // namespace tally::checkpoint

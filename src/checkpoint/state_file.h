@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint/manifest.h"
+#include "checkpoint/stored_file.h"
 
 // The optimizer file of one rank: its pieces of the optimizer state, and its rank state. In
 // safetensors format: a piece is a flat tensor named TENSOR@FIRST; the rank state is the byte
