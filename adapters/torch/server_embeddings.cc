@@ -7,13 +7,6 @@
 namespace tally::adapter {
 namespace {
 
-constexpr auto kServerEmbeddingsSetupTimeout = std::chrono::minutes(5);
-
-std::span<const float> embedding_floats(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
-}
-
 constexpr std::string_view kTableStart = "embedding ";
 
 }  // namespace
@@ -51,30 +44,30 @@ ServerEmbeddings::~ServerEmbeddings() {
   for (const auto& embedding : embeddings_) embedding->attach(nullptr);
 }
 
-void ServerEmbeddings::connect(server::Client& client, const server::TableSpec& like) {
+std::vector<server::TableSpec> ServerEmbeddings::tables() const {
+  std::vector<server::TableSpec> specs;
   for (std::size_t i = 0; i < embeddings_.size(); ++i) {
     const SparseEmbeddingOptions& options = embeddings_[i]->options();
-    server::TableSpec spec = like;
-    spec.name = rows_[i]->name;
-    spec.kind = server::TableKind::kSparse;
-    spec.dimension = static_cast<std::uint32_t>(options.dimension);
-    spec.seed = options.seed;
-    spec.initial_scale = options.initial_scale;
+    specs.push_back({.name = rows_[i]->name,
+                     .dimension = static_cast<std::uint32_t>(options.dimension),
+                     .seed = options.seed,
+                     .initial_scale = options.initial_scale});
+  }
+  return specs;
+}
+
+void ServerEmbeddings::connect(exchange::ServerClient& client,
+                               std::span<const server::TableId> tables) {
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
     rows_[i]->client = &client;
-    rows_[i]->table = or_throw(client.define(spec, Deadline::after(kServerEmbeddingsSetupTimeout)));
+    rows_[i]->table = tables[i];
   }
 }
 
 void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span<float> rows) {
   if (client == nullptr)
     refuse(ErrorCode::kInvalid, name + " is used before the servers are connected");
-  or_throw(client->wait(client->pull(table, {}, keys, rows)));
-}
-
-std::vector<std::string> ServerEmbeddings::names() const {
-  std::vector<std::string> names;
-  for (const auto& rows : rows_) names.push_back(rows->name);
-  return names;
+  or_throw(client->wait(client->pull_rows(table, {}, keys, rows)));
 }
 
 void ServerEmbeddings::assign(const std::string& embedding, std::span<const std::uint64_t> keys,
@@ -85,43 +78,26 @@ void ServerEmbeddings::assign(const std::string& embedding, std::span<const std:
     if (rows.size() != keys.size() * dimension)
       refuse(ErrorCode::kInvalid, fmt::format("{} values for {} rows of {}, which have {} values",
                                               rows.size(), keys.size(), embedding, dimension));
-    server::Client& client = *rows_[i]->client;
-    or_throw(
-        client.wait(client.push(rows_[i]->table, {.kind = server::PushKind::kAssign}, keys, rows)));
+    exchange::ServerClient& client = *rows_[i]->client;
+    or_throw(client.wait(
+        client.push_rows(rows_[i]->table, {.kind = server::PushKind::kAssign}, keys, rows)));
     return;
   }
   refuse(ErrorCode::kInvalid, fmt::format("no embedding {}", embedding));
 }
 
-std::vector<server::TableId> ServerEmbeddings::tables() const {
-  std::vector<server::TableId> tables;
-  for (const auto& rows : rows_) tables.push_back(rows->table);
-  return tables;
-}
-
-ServerEmbeddings::Used ServerEmbeddings::take() {
-  Used used;
+std::vector<exchange::SparseRows::Used> ServerEmbeddings::take() {
+  std::vector<Used> all;
   for (const auto& embedding : embeddings_) {
-    used.push_back(embedding->take());
-    at::Tensor& gradient = used.back().gradient;
-    if (gradient.defined()) gradient = gradient.contiguous();
+    SparseEmbeddingImpl::Used taken = embedding->take();
+    Used& used = all.emplace_back();
+    used.keys = std::move(taken.keys);
+    if (!taken.gradient.defined()) continue;
+    const auto gradient = std::make_shared<at::Tensor>(taken.gradient.contiguous());
+    used.gradient = {gradient->data_ptr<float>(), static_cast<std::size_t>(gradient->numel())};
+    used.memory = gradient;
   }
-  return used;
-}
-
-std::vector<server::Ticket> ServerEmbeddings::push(const Used& used,
-                                                   const server::PushOptions& facts) {
-  std::vector<server::Ticket> tickets;
-  for (std::size_t i = 0; i < rows_.size(); ++i)
-    tickets.push_back(rows_[i]->client->push(rows_[i]->table, facts, used[i].keys,
-                                             embedding_floats(used[i].gradient)));
-  return tickets;
-}
-
-std::vector<server::Ticket> ServerEmbeddings::await(const server::PullOptions& facts) {
-  std::vector<server::Ticket> tickets;
-  for (const auto& rows : rows_) tickets.push_back(rows->client->pull(rows->table, facts, {}, {}));
-  return tickets;
+  return all;
 }
 
 }  // namespace tally::adapter

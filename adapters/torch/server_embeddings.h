@@ -8,7 +8,7 @@
 
 #include <torch/torch.h>
 
-#include "tally/server.h"
+#include "exchange/server/sparse_rows.h"
 #include "tally/sparse.h"
 
 namespace tally::adapter {
@@ -27,39 +27,27 @@ std::optional<std::string> embedding_of_table(const std::string& table);
 // The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
 // name of its module. From construction on the embeddings have no parameter; after destruction they
 // have a fresh one. Throws Failure.
-class ServerEmbeddings final {
+class ServerEmbeddings final : public exchange::SparseRows {
  public:
-  using Used = std::vector<SparseEmbeddingImpl::Used>;  // by embedding
-
   explicit ServerEmbeddings(torch::nn::Module& module);
-  ~ServerEmbeddings();
+  ~ServerEmbeddings() override;
   ServerEmbeddings(const ServerEmbeddings&) = delete;
   ServerEmbeddings& operator=(const ServerEmbeddings&) = delete;
 
   bool empty() const { return embeddings_.empty(); }
-  // Defines the tables; call before the first forward pass. `like` has the table settings that do
-  // not depend on the embedding.
-  void connect(server::Client& client, const server::TableSpec& like);
 
-  // The rows that were read since the last call, with their gradients.
-  Used take();
-  // Pushes to each table; `used` must stay in place until the tickets are done. Tables without
-  // gradients get a push without keys.
-  std::vector<server::Ticket> push(const Used& used, const server::PushOptions& facts);
+  std::vector<server::TableSpec> tables() const override;
+  // Call before the first forward pass.
+  void connect(exchange::ServerClient& client, std::span<const server::TableId> tables) override;
+  std::vector<Used> take() override;
   // Sets these rows of the embedding with the name, and clears their optimizer state.
   void assign(const std::string& embedding, std::span<const std::uint64_t> keys,
               std::span<const float> rows);
-  // A pull without keys, which waits like any other pull.
-  std::vector<server::Ticket> await(const server::PullOptions& facts);
-  // A table for callers without a dense one.
-  server::TableId first_table() const { return rows_.front()->table; }
-  std::vector<server::TableId> tables() const;
-  std::vector<std::string> names() const;  // of tables
 
  private:
   struct Rows final : SparseEmbeddingImpl::Rows {
     void pull(std::span<const std::uint64_t> keys, std::span<float> rows) override;
-    server::Client* client = nullptr;
+    exchange::ServerClient* client = nullptr;
     server::TableId table = 0;
     std::string name;
   };

@@ -8,15 +8,17 @@
 
 #include <fmt/format.h>
 
+#include "adapters/torch/bound_exchange.h"
 #include "adapters/torch/gradient_hooks.h"
-#include "adapters/torch/group_exchange.h"
-#include "adapters/torch/server_exchange.h"
-#include "adapters/torch/server_place.h"
+#include "adapters/torch/row_snapshots.h"
+#include "adapters/torch/server_options.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/clock.h"
 #include "base/stopwatch.h"
 #include "exchange/check_same.h"
 #include "exchange/lane/codec_groups.h"
+#include "exchange/server/server_exchange.h"
+#include "exchange/server/server_place.h"
 #include "policy/rules.h"
 
 namespace tally {
@@ -174,14 +176,14 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
   if (tensors_.trained.empty() && !(embeddings_ && !embeddings_->empty()))
     refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
   check_untrained();
-  model_ = make_exchange();
+  model_ = std::make_unique<adapter::BoundExchange>(make_exchange(), tensors_.trained);
   model_->broadcast(tensors_.frozen);
   model_->broadcast(tensors_.buffers);
   model_->begin();
   note_memory();
 }
 
-std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
+std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
   or_throw(plan::check_exchanges_gradients(plan_, "the trainer"));
   const policy::Rules rules = or_throw(policy::rules_of(plan_, job_.size(), options_.seed));
   exchange::GroupUpdate::Options update{.parameters = {},
@@ -195,9 +197,9 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                                         .on_event = options_.on_event,
                                         .seed = options_.seed};
   for (const NamedTensor& parameter : tensors_.trained)
-    update.parameters.push_back(info_of(parameter, group_of(parameter, options_.groups)));
-  exchange::CodecGroups groups =
-      or_throw(exchange::split_groups(plan_.codec, optimizers_, update.parameters));
+    infos_.push_back(info_of(parameter, group_of(parameter, options_.groups)));
+  exchange::CodecGroups groups = or_throw(exchange::split_groups(plan_.codec, optimizers_, infos_));
+  update.parameters = infos_;
   optimizers_ = std::move(groups.optimizers);
   update.optimizers = optimizers_;
   update.senders = std::move(groups.senders);
@@ -213,23 +215,41 @@ std::unique_ptr<adapter::ModelExchange> Trainer::Impl::make_exchange() {
                                   Deadline::after(std::chrono::minutes(5))));
     or_throw(exchange::check_same(job_.world(), {"trainers", "setting", update.settings},
                                   Deadline::after(std::chrono::minutes(5))));
-    return std::make_unique<adapter::ServerExchange>(
-        job_, adapter::ServerExchange::Options{
-                  .parameters = tensors_.trained,
-                  .infos = update.parameters,
-                  .optimizers = optimizers_,
-                  .rules = rules,
-                  .plan = plan::to_string(plan_),
-                  .seed = options_.seed,
-                  .codec = plan_.codec,
-                  .senders = update.senders,
-                  .clip_value = options_.clip_value,
-                  .clip_norm = options_.clip_norm,
-                  .embeddings = embeddings_.get(),
-                  .servers = adapter::with_launcher(options_.servers, ::getenv),
-                  .on_event = options_.on_event});
+    return make_server_exchange(update, rules);
   }
-  return std::make_unique<adapter::GroupExchange>(job_, tensors_.trained, update, rules);
+  return or_throw(exchange::GroupExchange::make(
+      job_.world(),
+      {.update = std::move(update),
+       .rules = rules,
+       .initial =
+           [this](std::size_t p, std::span<std::byte> values) {
+             const at::Tensor& parameter = tensors_.trained[p].tensor;
+             adapter::copy_into(adapter::view_of(values, parameter), parameter.detach());
+           }},
+      Deadline::after(std::chrono::minutes(5))));
+}
+
+std::unique_ptr<exchange::Exchange> Trainer::Impl::make_server_exchange(
+    const exchange::GroupUpdate::Options& update, const policy::Rules& rules) {
+  const ServerOptions servers = adapter::with_launcher(options_.servers, ::getenv);
+  auto place = or_throw(exchange::ServerPlace::make(job_.world(), adapter::place_options(servers),
+                                                    options_.on_event));
+  return or_throw(exchange::ServerExchange::make(
+      std::move(place), {.parameters = update.parameters,
+                         .optimizers = optimizers_,
+                         .rules = rules,
+                         .plan = plan::to_string(plan_),
+                         .seed = options_.seed,
+                         .codec = plan_.codec,
+                         .senders = update.senders,
+                         .rank = job_.rank(),
+                         .clip = {.value = options_.clip_value, .norm = options_.clip_norm},
+                         .rows = embeddings_->empty() ? nullptr : embeddings_.get(),
+                         .initial = adapter::initial_values(tensors_.trained),
+                         .snapshot_name = [](std::uint64_t step) {
+                           return adapter::row_snapshot_name(
+                               step, static_cast<std::uint64_t>(steady_now().count()));
+                         }}));
 }
 
 // Frozen parameters and buffers must also match: rank 0 sends them to the other ranks.
@@ -244,12 +264,12 @@ void Trainer::Impl::check_untrained() {
   or_throw(exchange::check_same(job_.world(), same, Deadline::after(std::chrono::minutes(5))));
 }
 
-adapter::StepGift Trainer::Impl::gift_of(const exchange::StepContribution& contribution,
-                                         double loss_sum) const {
-  adapter::StepGift gift{.contribution = contribution, .loss_sum = loss_sum};
+exchange::StepContribution Trainer::Impl::with_rates(
+    exchange::StepContribution contribution) const {
   const double factor = options_.schedule.factor(steps());
-  for (const OptimizerSpec& optimizer : optimizers_) gift.rates.push_back(optimizer.rate * factor);
-  return gift;
+  for (const OptimizerSpec& optimizer : optimizers_)
+    contribution.rates.push_back(optimizer.rate * factor);
+  return contribution;
 }
 
 void Trainer::Impl::check_whole() const {
@@ -299,7 +319,7 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   if (pending_.unit == 0) pending_.unit = samples;
   pending_.samples += samples;
   // A rank with artificial delays holds its gradients back.
-  if (is_last && disturbance_.is_none()) model_->announce(gift_of(pending_.contribution(), 0));
+  if (is_last && disturbance_.is_none()) model_->announce(with_rates(pending_.contribution()));
   const PhaseScope scope(job_, "backward");
   if (samples != pending_.unit) {
     (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
@@ -338,24 +358,23 @@ StepOutcome Trainer::Impl::step(std::uint64_t samples,
   ++pending_.calls;
   if (!is_last) return {};
   const Pending done = std::exchange(pending_, {});
-  return complete(done.contribution(), done.loss_sum);
+  return complete(done.contribution());
 }
 
 StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
   const auto own = static_cast<double>(samples);
-  const StepOutcome outcome = complete({.samples = own, .weight = own}, loss * own);
+  const StepOutcome outcome = complete({.samples = own, .weight = own, .loss_sum = loss * own});
   // From here on the caller computes at the newest parameters.
   model_->settle();
   model_->begin();
   return outcome;
 }
 
-StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contribution,
-                                    double loss_sum) {
+StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contribution) {
   const PhaseScope scope(job_, "update");
-  const adapter::StepResult result = model_->complete(gift_of(contribution, loss_sum));
+  const exchange::StepTotals result = model_->complete(with_rates(contribution));
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
   job_.set_step(steps());
   count_batches();
@@ -371,7 +390,7 @@ void Trainer::Impl::drain() {
   check_whole();
   const Stopwatch watch(in_steps_);
   const Pending rest = std::exchange(pending_, {});
-  model_->drain(gift_of(rest.contribution(), rest.loss_sum));
+  model_->drain(with_rates(rest.contribution()));
   count_batches();
   model_->settle();
   model_->forget_gradients();
@@ -388,16 +407,18 @@ void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const st
 }
 
 TimeSplit Trainer::Impl::times() const {
-  const exchange::UpdateTimes inner = model_->times();
+  const exchange::Statistics inner = model_->exchange().statistics();
+  const Duration update = inner.update + model_->copying();
   // Gradients from backward() outside of step() are not copied inside a step.
-  return {.compute = std::max(Duration{}, in_steps_ - inner.update - inner.wait),
-          .communicate = inner.update,
+  return {.compute = std::max(Duration{}, in_steps_ - update - inner.wait),
+          .communicate = update,
           .wait = inner.wait};
 }
 
 PolicyFigures Trainer::Impl::figures() const {
-  const auto& bins = model_->staleness().bins();
-  return {.staleness = {bins.begin(), bins.end()}, .dropped = model_->dropped()};
+  const exchange::Statistics statistics = model_->exchange().statistics();
+  const auto& bins = statistics.staleness.bins();
+  return {.staleness = {bins.begin(), bins.end()}, .dropped = statistics.dropped};
 }
 
 Trainer::Trainer(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,

@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "adapters/torch/model_exchange.h"
+#include "adapters/torch/bound_exchange.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/shard_course.h"
 #include "adapters/torch/tensors.h"
+#include "exchange/group/group_exchange.h"
 #include "plan/plan.h"
+#include "policy/rules.h"
 #include "tally/torch.h"
 #include "train/disturbance.h"
 
@@ -26,18 +28,18 @@ class Trainer::Impl {
   void settle() { model_->settle(); }
   void synchronise_buffers();
   double rate() const { return optimizers_.front().rate * options_.schedule.factor(steps()); }
-  std::uint64_t steps() const { return model_->steps(); }
+  std::uint64_t steps() const { return model_->exchange().steps(); }
   RateSchedule& schedule() { return options_.schedule; }
   TimeSplit times() const;
   PolicyFigures figures() const;
-  std::size_t state_bytes() { return model_->state_bytes(); }
-  bool is_first() const { return model_->is_first(); }
-  bool in_step() const { return model_->in_step(); }
+  std::size_t state_bytes() { return model_->exchange().statistics().state_bytes; }
+  bool is_first() const { return meetings().is_first(); }
+  bool in_step() const { return meetings().in_step(); }
   std::vector<double> sum(std::vector<double> values) {
     settle();
     return model_->sum(std::move(values));
   }
-  bool is_due(std::uint64_t step) { return model_->is_due(step); }
+  bool is_due(std::uint64_t step) { return meetings().is_due(step); }
   std::vector<double> meet(std::vector<double> values) {
     settle();
     return model_->meet(std::move(values));
@@ -61,17 +63,22 @@ class Trainer::Impl {
     double loss_sum = 0;
     std::uint64_t unit = 0;  // samples of the first call, whose gradient is not scaled
     exchange::StepContribution contribution() const {
-      return {.samples = static_cast<double>(samples), .weight = static_cast<double>(unit)};
+      return {.samples = static_cast<double>(samples),
+              .weight = static_cast<double>(unit),
+              .loss_sum = loss_sum};
     }
   };
 
-  std::unique_ptr<adapter::ModelExchange> make_exchange();
+  exchange::Meetings& meetings() const { return model_->exchange().meetings(); }
+  std::unique_ptr<exchange::Exchange> make_exchange();
+  std::unique_ptr<exchange::Exchange> make_server_exchange(
+      const exchange::GroupUpdate::Options& update, const policy::Rules& rules);
   void check_whole() const;
   void note_memory();
   void check_memory() const;
   void check_untrained();
-  adapter::StepGift gift_of(const exchange::StepContribution& contribution, double loss_sum) const;
-  StepOutcome complete(const exchange::StepContribution& contribution, double loss_sum);
+  exchange::StepContribution with_rates(exchange::StepContribution contribution) const;
+  StepOutcome complete(const exchange::StepContribution& contribution);
   at::Tensor forward(const std::function<at::Tensor()>& mean_loss);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
@@ -88,7 +95,7 @@ class Trainer::Impl {
   void check_fits(const checkpoint::Reader& reader) const;
   void check_warm_up(const checkpoint::Reader& reader, std::uint64_t steps) const;
   std::string state_text() const;
-  adapter::SavedCourse restore_state(const std::string& text);
+  exchange::SavedCourse restore_state(const std::string& text);
   void read_untrained(const checkpoint::Reader& reader);
 
   Job& job_;
@@ -100,8 +107,9 @@ class Trainer::Impl {
   std::unique_ptr<adapter::ServerEmbeddings> embeddings_;
   const std::vector<std::string> embedding_names_;  // of the module, whatever their home
   adapter::ModuleTensors tensors_;
+  std::vector<exchange::ParameterInfo> infos_;  // of the trained tensors
   train::Disturbance disturbance_;
-  std::unique_ptr<adapter::ModelExchange> model_;
+  std::unique_ptr<adapter::BoundExchange> model_;
   // Where the exchange has placed the parameters.
   std::vector<const void*> memory_;
   Pending pending_;

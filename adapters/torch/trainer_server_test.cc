@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "adapters/torch/server_place.h"
+#include "adapters/torch/server_options.h"
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
 #include "tally/server.h"
@@ -299,6 +299,18 @@ TEST(TrainerServer, TwoServersOutsideTheWorkersServeAsWell) {
   expect_near(group, outside, 1e-6, "two servers");
 }
 
+void save(Communicator& world, const checkpoint::Content& content,
+          const std::filesystem::path& folder) {
+  auto writer = or_throw(checkpoint::Writer::make(world, {.folder = folder}));
+  or_throw(writer->save(content));
+  or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
+}
+
+void save_alone(const checkpoint::Content& content, const std::filesystem::path& folder) {
+  const auto solo = or_throw(Job::in_process(1));
+  save(solo.front()->world(), content, folder);
+}
+
 // Uses Adam, whose state and step count must be restored too.
 std::vector<at::Tensor> train_part(const std::string& plan, const std::filesystem::path& folder,
                                    bool resume, int from, int to) {
@@ -317,13 +329,8 @@ std::vector<at::Tensor> train_part(const std::string& plan, const std::filesyste
     }
     const checkpoint::Content content = trainer.checkpoint();
     const bool alone = plan.find("server") != std::string::npos;
-    if (!alone || trainer.is_first()) {
-      const auto solo = or_throw(Job::in_process(1));
-      auto writer = or_throw(checkpoint::Writer::make(alone ? solo.front()->world() : job.world(),
-                                                      {.folder = folder}));
-      or_throw(writer->save(content));
-      or_throw(writer->wait(Deadline::after(std::chrono::seconds(60))));
-    }
+    if (!alone) save(job.world(), content, folder);
+    if (alone && trainer.is_first()) save_alone(content, folder);
     trainer.meet();
     if (job.rank() == 0) result = copies_of(*net);
     trainer.meet();
@@ -343,6 +350,62 @@ TEST(TrainerServer, WhatOneHomeSavedTheOtherResumes) {
                 fmt::format("'{}' then '{}'", first, second));
   }
   std::filesystem::remove_all(root);
+}
+
+// The corrected momentum of two asynchronous workers is 0, so servers keep no momentum.
+TEST(TrainerServer, AsynchronousWorkersSaveAndRestoreWhereServersKeepNoMomentum) {
+  const OptimizerSpec optimizer = sgd({.rate = 0.1, .momentum = 0.5});
+  const auto root = std::filesystem::temp_directory_path() /
+                    ("tally_trainer_momentum_" + std::to_string(::getpid()));
+  for (const char* plan : {"home=server update=asp", "home=server update=ssp:2"}) {
+    const auto folder = root / plan;
+    std::vector<at::Tensor> saved;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, optimizer, {.plan = plan});
+      for (int step = 0; step < 3; ++step)
+        trainer.step(24,
+                     [&] { return loss_of(net, part_of(test_batch(step, 48), job.rank(), 2)); });
+      trainer.meet();
+      const checkpoint::Content content = trainer.checkpoint();
+      EXPECT_EQ(content.state_tensors.size(), net->parameters().size()) << "the user's optimizer";
+      if (trainer.is_first()) {
+        save_alone(content, folder);
+        saved = copies_of(*net);
+      }
+      trainer.meet();
+    });
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(77);
+      Trainer trainer(job, *net, optimizer, {.plan = plan});
+      const auto latest = or_throw(checkpoint::find_latest(folder));
+      trainer.restore(*or_throw(checkpoint::Reader::open(latest)));
+      expect_same_bits(saved, copies_of(*net), plan);
+      trainer.meet();
+    });
+  }
+  std::filesystem::remove_all(root);
+}
+
+// Between pulls a worker moves its own copy by each gradient once, also while it keeps their sum.
+TEST(TrainerServer, OneWorkerThatPushesAndFetchesRarelyIsSequentialSgd) {
+  for (const char* words : {"push=3,fetch=3", "push=2,fetch=4", "fetch=3"}) {
+    run_threads(1, [&](Job& job) {
+      SmallNet alone = own_net(1);
+      SmallNet net = own_net(1);
+      const std::string plan = fmt::format("home=server update=asp:{}", words);
+      Trainer trainer(job, *net, sgd({.rate = 0.1}), {.plan = plan});
+      for (int step = 0; step < 12; ++step) {
+        const TestBatch batch = test_batch(step, 16);
+        trainer.step(16, [&] { return loss_of(net, batch); });
+        alone->zero_grad();
+        loss_of(alone, batch).backward();
+        const at::NoGradGuard no_grad;
+        for (at::Tensor& parameter : alone->parameters()) parameter.sub_(parameter.grad(), 0.1);
+        expect_near(copies_of(*alone), copies_of(*net), 1e-5, fmt::format("{} {}", words, step));
+      }
+    });
+  }
 }
 
 }  // namespace

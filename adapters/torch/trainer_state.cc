@@ -8,6 +8,7 @@
 #include "adapters/torch/row_snapshots.h"
 #include "adapters/torch/saved_tables.h"
 #include "adapters/torch/trainer_impl.h"
+#include "exchange/state_names.h"
 #include "optimizer/update_rule.h"
 
 // The state of a trainer in checkpoints. Each rank saves the parameters and optimizer state of its
@@ -69,14 +70,14 @@ std::vector<TensorInfo> Trainer::Impl::model_infos() const {
 }
 
 std::vector<std::string> Trainer::Impl::state_names_of(std::size_t parameter) const {
-  const exchange::ParameterInfo& info = model_->parameters()[parameter];
-  return adapter::state_names_of(info, optimizers_[info.group]);
+  const exchange::ParameterInfo& info = infos_[parameter];
+  return exchange::state_names_of(info, optimizers_[info.group]);
 }
 
 std::vector<TensorInfo> Trainer::Impl::state_infos() const {
   std::vector<TensorInfo> infos;
   for (std::size_t p = 0; p < tensors_.trained.size(); ++p) {
-    const exchange::ParameterInfo& info = model_->parameters()[p];
+    const exchange::ParameterInfo& info = infos_[p];
     const DataType type = info.type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
     for (const std::string& name : state_names_of(p))
       infos.push_back({.name = info.name + "/" + name, .type = type, .shape = info.shape});
@@ -86,15 +87,16 @@ std::vector<TensorInfo> Trainer::Impl::state_infos() const {
 
 // Adds codec state after the optimizer state.
 void Trainer::Impl::add_codec_states(checkpoint::Content& content) {
-  const auto& parameters = model_->parameters();
+  const auto& parameters = infos_;
   std::map<std::pair<std::size_t, std::string>, std::size_t> index_of;
-  for (const exchange::CodecTensor& tensor : model_->codec_tensors()) {
+  for (const exchange::CodecTensor& tensor : model_->exchange().checkpoint().codec_tensors()) {
     index_of[{tensor.parameter, tensor.name}] = content.state_tensors.size();
     content.state_tensors.push_back(
         {.name = parameters[tensor.parameter].name + "/" + tensor.name, .shape = tensor.shape});
   }
-  const int sender = model_->sender().number;
-  for (const exchange::CodecState& state : model_->codec_states()) {
+  const int sender = model_->exchange().checkpoint().sender().number;
+  for (const exchange::CodecState& state :
+       or_throw(model_->exchange().checkpoint().codec_states())) {
     if (!state.is_saved_here) continue;
     content.optimizer.push_back(
         {.tensor = index_of.at({state.parameter, exchange::tensor_name(state, sender)}),
@@ -123,7 +125,7 @@ checkpoint::Content Trainer::Impl::checkpoint() {
   }
   add_codec_states(content);
   content.state = state_text();
-  if (!model_->is_first()) return content;
+  if (!is_first()) return content;
   saved_.clear();
   for (const auto* list : {&tensors_.frozen, &tensors_.buffers})
     for (const NamedTensor& named : *list)
@@ -137,8 +139,8 @@ checkpoint::Content Trainer::Impl::checkpoint() {
 std::string Trainer::Impl::state_text() const {
   json parameter_steps = json::object();
   json order = json::array();
-  const auto& parameters = model_->parameters();
-  const adapter::SavedCourse course = model_->course();
+  const auto& parameters = infos_;
+  const exchange::SavedCourse course = model_->exchange().checkpoint().course();
   for (std::size_t p = 0; p < parameters.size(); ++p)
     parameter_steps[parameters[p].name] = course.parameter_steps[p];
   for (const std::size_t p : course.order) order.push_back(parameters[p].name);
@@ -168,7 +170,7 @@ void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
   compare(state_infos(), of_optimizer, "optimizer");
 }
 
-adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
+exchange::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
   try {
     const json trainer = json::parse(text).at("trainer");
     const auto saved = parse_optimizer(trainer.at("optimizer").get<std::string>());
@@ -179,10 +181,11 @@ adapter::SavedCourse Trainer::Impl::restore_state(const std::string& text) {
     std::map<std::string, std::size_t> index_of;
     for (std::size_t p = 0; p < tensors_.trained.size(); ++p)
       index_of[tensors_.trained[p].name] = p;
-    adapter::SavedCourse course{.steps = trainer.at("steps").get<std::uint64_t>(),
-                                .order = {},
-                                .parameter_steps = model_->course().parameter_steps,
-                                .snapshot = {}};
+    exchange::SavedCourse course{
+        .steps = trainer.at("steps").get<std::uint64_t>(),
+        .order = {},
+        .parameter_steps = model_->exchange().checkpoint().course().parameter_steps,
+        .snapshot = {}};
     for (const auto& name : trainer.at("order"))
       course.order.push_back(index_of.at(name.get<std::string>()));
     std::vector<std::size_t> sorted = course.order;
@@ -219,7 +222,7 @@ void Trainer::Impl::check_warm_up(const checkpoint::Reader& reader, std::uint64_
   const bool has_momentum = std::any_of(tensors.begin(), tensors.end(), [](const auto& info) {
     return info.name.find("/codec.mean.") != std::string::npos;
   });
-  if (has_momentum || model_->codec_tensors().empty()) return;
+  if (has_momentum || model_->exchange().checkpoint().codec_tensors().empty()) return;
   refuse(ErrorCode::kMismatch,
          fmt::format("the checkpoint has {} updates without codec=onebit-adam, whose warm-up of {} "
                      "would be over: choose a longer one, as onebit-adam:{}",
@@ -231,9 +234,9 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
     refuse(ErrorCode::kInvalid,
            "the file has weights and no state to continue from: load it with load_weights()");
   check_fits(reader);
-  adapter::SavedCourse course = restore_state(reader.state());
+  exchange::SavedCourse course = restore_state(reader.state());
   course.snapshot = adapter::row_snapshot_of(reader).string();
-  check_warm_up(reader, model_->updates_of(course));
+  check_warm_up(reader, model_->exchange().checkpoint().updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);
   note_memory();

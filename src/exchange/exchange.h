@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "exchange/lane/codec_state.h"
+#include "exchange/memory/parameter_layout.h"
 #include "policy/staleness.h"
 #include "tally/checkpoint.h"
 #include "tally/communicator.h"
+#include "tally/optimizer.h"
 
 namespace tally::exchange {
 
@@ -35,6 +37,7 @@ struct StepTotals {
   bool updated = false;  // false: no rank had a sample, and the values are unchanged
 };
 
+class Background;
 class CheckpointState;
 class Meetings;
 struct Statistics;
@@ -57,8 +60,10 @@ class Exchange {
   // Without announce() ready() only notes that there is a gradient. Returns whether other ranks
   // rely on the announced gradients: the update must then be completed.
   virtual Result<bool> announce(const StepContribution& contribution) = 0;
-  // gradient(parameter) has its final value for this update.
-  virtual Result<void> ready(std::size_t parameter) = 0;
+  // The gradient of a parameter has its final value for this update. It is in gradient(parameter),
+  // or stays at `elsewhere` until complete() has returned, which needs reads_elsewhere().
+  virtual Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr) = 0;
+  virtual bool reads_elsewhere() const { return false; }
   // A parameter that was not ready() on this rank has no gradient here.
   virtual Result<StepTotals> complete(const StepContribution& contribution) = 0;
   // Waits until values(parameter) may be read. complete() may return before its values have
@@ -82,12 +87,26 @@ class Exchange {
   // The present version of the values. complete(), begin(), settle(), drain(), meet() and restore()
   // may move them to other memory; so may ready() of the first update.
   virtual std::span<std::byte> values(std::size_t parameter) const = 0;
-  // Where this rank writes its gradient. It moves like the values.
+  // Where this rank writes its gradient, between begin() and complete(). It moves like the values.
   virtual std::span<std::byte> gradient(std::size_t parameter) = 0;
 
+  // Not null if updates happen while this rank computes (backup:B).
+  virtual Background* background() { return nullptr; }
   virtual Meetings& meetings() = 0;
   virtual CheckpointState& checkpoint() = 0;
   virtual Statistics statistics() const = 0;
+};
+
+// The updates of other ranks that this rank takes part in while it computes. A thread of the driver
+// calls serve(), or a simulation calls serve_once() from time to time.
+class Background {
+ public:
+  virtual ~Background() = default;
+  // Takes part in an update if one is due. Returns whether one was.
+  virtual Result<bool> serve_once() = 0;
+  // Takes part in all updates. Returns after stop() or an error.
+  virtual Result<void> serve() = 0;
+  virtual void stop() = 0;  // from any thread
 };
 
 // Agreements of all ranks that are still in the job, beside updates. Collective.

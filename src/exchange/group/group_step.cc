@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/stopwatch.h"
 #include "exchange/auto_codec/auto_codec.h"
+#include "exchange/clip.h"
 #include "exchange/group/group_update.h"
 
 // One step of a GroupUpdate; group_update.cc sets up the memory and the slices.
@@ -19,18 +20,6 @@
 //                the slices and publishes values. commit() makes the new version the present one
 //                when all ranks have come that far.
 namespace tally::exchange {
-namespace {
-
-// The factor that reduces a norm above `limit` to `limit`; 1 for smaller norms. A NaN norm makes
-// all gradients NaN, as in libtorch.
-double clip_factor(double norm, double limit) {
-  constexpr double kTiny = 1e-6;
-  const double factor = limit / (norm + kTiny);
-  return factor > 1 ? 1 : factor;
-}
-
-}  // namespace
-
 bool GroupUpdate::is_deferred() const {
   return layerwise_ || options_.clip_norm.has_value() || across_ != Across::kNowhere;
 }

@@ -125,21 +125,27 @@ Result<void> GroupUpdate::use(Layout layout, Deadline by) {
   return {};
 }
 
-void GroupUpdate::plan_ranges(std::size_t b) {
+// The part of the host's gradients that a neighbour sums.
+Range GroupUpdate::local_range(std::size_t b, int neighbour) const {
   const BucketLayout& layout = memory_->layout().buckets[b];
-  Bucket& bucket = buckets_[b];
-  const Share share{.parts = tiers_.locals(), .index = tiers_.local, .first = b};
+  const Share share{.parts = tiers_.locals(), .index = neighbour, .first = b};
   // powersgd needs whole parameters.
-  bucket.local = options_.codec.kind == plan::Codec::kPowersgd ? entries_of(layout, share)
-                                                               : part_of({0, layout.count}, share);
+  return options_.codec.kind == plan::Codec::kPowersgd ? entries_of(layout, share)
+                                                       : part_of({0, layout.count}, share);
+}
+
+Range GroupUpdate::range_of_host(Range local, int host) const {
+  return across_ == Across::kAverages ? even_part(local, tiers_.hosts, host)
+                                      : part_of(local, {.parts = tiers_.hosts, .index = host});
+}
+
+void GroupUpdate::plan_ranges(std::size_t b) {
+  Bucket& bucket = buckets_[b];
+  bucket.local = local_range(b, tiers_.local);
+  bucket.own = range_of_host(bucket.local, tiers_.host);
   bucket.counts.clear();
-  for (int host = 0; host < tiers_.hosts; ++host) {
-    const Range part = across_ == Across::kAverages
-                           ? even_part(bucket.local, tiers_.hosts, host)
-                           : part_of(bucket.local, {.parts = tiers_.hosts, .index = host});
-    bucket.counts.push_back(part.count());
-    if (host == tiers_.host) bucket.own = part;
-  }
+  for (int host = 0; host < tiers_.hosts; ++host)
+    bucket.counts.push_back(range_of_host(bucket.local, host).count());
 }
 
 // The bytes of a parameter in an array that holds its bucket at `bucket`.
@@ -149,9 +155,9 @@ std::span<std::byte> GroupUpdate::bytes_of(std::size_t parameter, std::byte* buc
   return {bucket + memory_->layout().place_of[parameter].begin * element, info.count() * element};
 }
 
-std::span<std::byte> GroupUpdate::values(std::size_t parameter) const {
-  return bytes_of(
-      parameter, memory_->values(memory_->layout().place_of[parameter].bucket, memory_->present()));
+std::span<std::byte> GroupUpdate::values(std::size_t parameter, int generation) const {
+  return bytes_of(parameter,
+                  memory_->values(memory_->layout().place_of[parameter].bucket, generation));
 }
 
 std::span<std::byte> GroupUpdate::gradient(std::size_t parameter) const {
@@ -207,22 +213,35 @@ Result<bool> GroupUpdate::reorder(std::vector<std::size_t>& order, Deadline by) 
   return true;
 }
 
-Slice::Options GroupUpdate::slice_options(std::size_t b) const {
+Slice::Options GroupUpdate::slice_options(std::size_t b, int neighbour) const {
+  const Range local = local_range(b, neighbour);
   return {.memory = *memory_,
           .bucket = b,
-          .range = across_ == Across::kAverages ? buckets_[b].local : buckets_[b].own,
+          .neighbour = neighbour,
+          .range = across_ == Across::kAverages ? local : range_of_host(local, tiers_.host),
           .parameters = options_.parameters,
           .optimizers = options_.optimizers,
           .apart = across_ == Across::kParts};
 }
 
 Result<void> GroupUpdate::make_slices() {
-  std::vector<StateArrays> needs;
-  for (std::size_t b = 0; b < buckets_.size(); ++b) needs.push_back(Slice::needs(slice_options(b)));
+  ModelMemory::Needs needs(static_cast<std::size_t>(tiers_.locals()));
+  for (int n = 0; n < tiers_.locals(); ++n)
+    for (std::size_t b = 0; b < buckets_.size(); ++b)
+      needs[static_cast<std::size_t>(n)].push_back(Slice::needs(slice_options(b, n)));
   TALLY_TRY(memory_->make_state(world_, tiers_, std::move(needs), Deadline::after(kSetupTimeout)));
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    buckets_[b].slice = Slice::make(slice_options(b));
+    buckets_[b].slice = Slice::make(slice_options(b, tiers_.local));
   return {};
+}
+
+std::size_t GroupUpdate::state_bytes() const {
+  std::size_t bytes = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const StateArrays needs = Slice::needs(slice_options(b, tiers_.local));
+    bytes += needs.count * needs.arrays * needs.element_bytes;
+  }
+  return bytes;
 }
 
 Result<void> GroupUpdate::make_state() {

@@ -111,7 +111,10 @@ class GroupUpdate final {
   std::size_t groups() const { return options_.optimizers.size(); }
   // Memory of one parameter. All neighbours share the values; the gradient belongs to this rank.
   // reorder() moves both, and complete() the values.
-  std::span<std::byte> values(std::size_t parameter) const;
+  std::span<std::byte> values(std::size_t parameter) const {
+    return values(parameter, memory_->present());
+  }
+  std::span<std::byte> values(std::size_t parameter, int generation) const;
   std::span<std::byte> gradient(std::size_t parameter) const;
   std::size_t buckets() const { return buckets_.size(); }
   // Whether this rank writes values outside updates: the first rank of each host does.
@@ -159,13 +162,22 @@ class GroupUpdate final {
   Sender sender() const { return {.number = tiers_.host, .of = tiers_.hosts}; }
   // Called by all ranks.
   Result<void> make_state();
+  // Continues the model of `from`, whose communicator has lost ranks, on this object's: values,
+  // optimizer state, codec state and counts. The update that was under way counts if it was
+  // committed on any rank of this communicator, and is discarded otherwise. Call before the first
+  // step, after `reorder` with the order of `from`. Called by all ranks. kPeerLost if a lost host
+  // had optimizer state that no other host has.
+  Result<void> take_over(GroupUpdate& from, Deadline by);
   // By parameter: the number of its updates.
   std::vector<std::uint64_t>& steps() { return steps_; }
   const std::vector<std::uint64_t>& steps() const { return steps_; }
   // Updates before the coming step; random choices in codecs depend on it.
   void set_updates(std::uint64_t updates) { updates_ = updates; }
+  std::uint64_t updates() const { return updates_; }
   UpdateTimes times() const { return times_; }
   const ModelMemory& memory() const { return *memory_; }
+  // The optimizer state and master copies of this rank, of one version; also before they are made.
+  std::size_t state_bytes() const;
 
  private:
   // How gradients travel between hosts.
@@ -204,7 +216,9 @@ class GroupUpdate final {
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
   void plan_ranges(std::size_t bucket);
-  Slice::Options slice_options(std::size_t bucket) const;
+  Range local_range(std::size_t bucket, int neighbour) const;
+  Range range_of_host(Range local, int host) const;
+  Slice::Options slice_options(std::size_t bucket, int neighbour) const;
   Result<void> make_slices();
   void make_pipeline();
 
@@ -225,6 +239,11 @@ class GroupUpdate final {
   Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
   void publish(std::size_t bucket);
   Result<void> commit(bool updated);
+
+  // Taking over from another GroupUpdate.
+  Result<void> agree_on_version(Communicator& world);
+  std::vector<SliceState> states_of_host() const;
+  Result<void> take_states(const GroupUpdate& from);
 
   // Late updates.
   void begin_late();

@@ -88,6 +88,11 @@ class TypedSlice final : public Slice {
         is_half_(size_of(type_) < sizeof(T)),
         pieces_(pieces_of(options.memory.layout().buckets[options.bucket], options.range)),
         arrays_(arrays_of(options, pieces_)) {
+    for (int generation = 0; generation < memory_.generations(); ++generation)
+      for (std::size_t k = 0; k < arrays_ + (is_half_ ? 1 : 0); ++k)
+        state_[static_cast<std::size_t>(generation)].push_back(
+            reinterpret_cast<T*>(memory_.state(options.neighbour, bucket_, k, generation)));
+    if (options.has_state) return;
     if (apart_ && !is_half_) outgoing_.resize(range_.count());
     adopt_values();
     for (const Piece& piece : pieces_) {
@@ -217,7 +222,7 @@ class TypedSlice final : public Slice {
     return memory_.values(bucket_, generation) + range_.begin * size_of(type_);
   }
   T* state(std::size_t array, int generation) const {
-    return reinterpret_cast<T*>(memory_.state(bucket_, array, generation));
+    return state_[static_cast<std::size_t>(generation)][array];
   }
   // The values that the optimizer reads, and those that it writes.
   T* read_values(int from) const {
@@ -302,7 +307,8 @@ class TypedSlice final : public Slice {
   const bool apart_;
   const bool is_half_;
   const std::vector<Piece> pieces_;
-  const std::size_t arrays_;  // of optimizer state; the master copy follows them
+  const std::size_t arrays_;              // of optimizer state; the master copy follows them
+  std::array<std::vector<T*>, 2> state_;  // by generation, by array
   std::vector<T> outgoing_;
   std::vector<T> gradient_;
   std::vector<std::byte> narrow_;

@@ -38,11 +38,14 @@ class Slice {
   struct Options {
     const ModelMemory& memory;
     std::size_t bucket = 0;
+    int neighbour = 0;  // the rank of the host that the slice belongs to
     Range range;
     const std::vector<ParameterInfo>& parameters;
     const std::vector<OptimizerSpec>& optimizers;  // by group
     // Whether new values go to outgoing() instead of the memory.
     bool apart = false;
+    // Whether the state exists already. Otherwise it begins with its initial values.
+    bool has_state = false;
   };
   // The arrays that the slice needs in ModelMemory::make_state(), before make().
   static StateArrays needs(const Options& options);

@@ -53,21 +53,24 @@ Result<std::unique_ptr<ModelMemory>> ModelMemory::make(Communicator& world, cons
   return memory;
 }
 
-Result<void> ModelMemory::make_state(Communicator& world, const Tiers& tiers,
-                                     std::vector<StateArrays> needs, Deadline by) {
+Result<void> ModelMemory::make_state(Communicator& world, const Tiers& tiers, Needs needs,
+                                     Deadline by) {
   needs_ = std::move(needs);
-  const std::size_t bytes = static_cast<std::size_t>(generations_) * generation_bytes(needs_);
+  const std::size_t bytes = static_cast<std::size_t>(generations_) *
+                            generation_bytes(needs_[static_cast<std::size_t>(local_)]);
   TALLY_TRY(own_state_, world.allocate(std::max<std::size_t>(bytes, 1)));
   TALLY_TRY(const auto states, world.share(own_state_, by));
   states_ = of_neighbours(states, tiers);
   return {};
 }
 
-std::size_t ModelMemory::offset_in_state(const std::vector<StateArrays>& needs, std::size_t bucket,
-                                         std::size_t array, int generation) {
+std::byte* ModelMemory::state(int neighbour, std::size_t bucket, std::size_t array,
+                              int generation) const {
+  const auto n = static_cast<std::size_t>(neighbour);
+  const std::vector<StateArrays>& needs = needs_[n];
   std::size_t offset = static_cast<std::size_t>(generation) * generation_bytes(needs);
   for (std::size_t b = 0; b < bucket; ++b) offset += needs[b].arrays * array_bytes(needs[b]);
-  return offset + array * array_bytes(needs[bucket]);
+  return states_[n].data() + offset + array * array_bytes(needs[bucket]);
 }
 
 std::size_t ModelMemory::bytes() const {
@@ -75,8 +78,6 @@ std::size_t ModelMemory::bytes() const {
   if (local_ == 0) bytes += own_values_.bytes().size();
   return bytes;
 }
-
-std::size_t ModelMemory::state_bytes() const { return generation_bytes(needs_); }
 
 // Keeps the memory that neighbours read unless all of them have left: a neighbour may still read
 // values and state, and reads the flags when it leaves.
@@ -88,6 +89,7 @@ ModelMemory::~ModelMemory() {
   if (all_left) return;
   own_values_.keep();
   own_flags_.keep();
+  own_state_.keep();
 }
 
 }  // namespace tally::exchange

@@ -57,29 +57,19 @@ class ModelMemory final {
     return flags_[static_cast<std::size_t>(neighbour)];
   }
 
-  // Allocates the zeroed state of this rank's slices, `needs` by bucket. Called by all ranks. The
-  // memory of an earlier call is freed.
-  Result<void> make_state(Communicator& world, const Tiers& tiers, std::vector<StateArrays> needs,
-                          Deadline by);
-  // The first element of one array, of this rank or of a neighbour whose needs are known.
-  std::byte* state(std::size_t bucket, std::size_t array, int generation) const {
-    return own_state_.bytes().data() + offset_in_state(needs_, bucket, array, generation);
-  }
-  std::byte* state_of(int neighbour, const std::vector<StateArrays>& needs, std::size_t bucket,
-                      std::size_t array, int generation) const {
-    return states_[static_cast<std::size_t>(neighbour)].data() +
-           offset_in_state(needs, bucket, array, generation);
-  }
+  // Allocates the zeroed state of the ranks' slices: `needs` by neighbour, then by bucket. Called
+  // by all ranks. The memory of an earlier call is freed.
+  using Needs = std::vector<std::vector<StateArrays>>;
+  Result<void> make_state(Communicator& world, const Tiers& tiers, Needs needs, Deadline by);
+  // The first element of one array of a neighbour's slice.
+  std::byte* state(int neighbour, std::size_t bucket, std::size_t array, int generation) const;
 
   // That this rank has allocated.
   std::size_t bytes() const;
-  std::size_t state_bytes() const;  // of one generation
 
  private:
   ModelMemory(Layout layout, int generations, int local)
       : layout_(std::move(layout)), generations_(generations), local_(local) {}
-  static std::size_t offset_in_state(const std::vector<StateArrays>& needs, std::size_t bucket,
-                                     std::size_t array, int generation);
 
   const Layout layout_;
   const int generations_;
@@ -90,7 +80,7 @@ class ModelMemory final {
   SharedBuffer own_values_;  // of the host's first rank, all generations
   SharedBuffer own_flags_;
   SharedBuffer own_state_;
-  std::vector<StateArrays> needs_;
+  Needs needs_;
   std::vector<std::span<std::byte>> gradients_;  // by neighbour
   std::vector<std::span<std::byte>> states_;     // by neighbour
   std::array<std::byte*, 2> values_{};           // by generation

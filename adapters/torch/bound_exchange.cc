@@ -1,0 +1,267 @@
+#include "adapters/torch/bound_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/stopwatch.h"
+
+namespace tally::adapter {
+namespace {
+
+at::ScalarType scalar_type_of(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+      return at::kDouble;
+    case DataType::kFloat16:
+      return at::kHalf;
+    case DataType::kBFloat16:
+      return at::kBFloat16;
+    default:
+      return at::kFloat;
+  }
+}
+
+at::Tensor tensor_over(std::span<std::byte> memory, DataType type, const at::Tensor& like) {
+  return at::from_blob(memory.data(), like.sizes(),
+                       at::TensorOptions().dtype(scalar_type_of(type)).device(at::kCPU));
+}
+
+// Moves the storage of the tensor, and so all views of it, to other memory.
+void move_to(const at::Tensor& tensor, std::span<std::byte> memory) {
+  if (tensor.data_ptr() != memory.data())
+    tensor.storage().set_data_ptr(at::DataPtr(memory.data(), at::Device(at::kCPU)));
+}
+
+// Backward runs in one thread per device, and hooks must not overlap.
+void check_one_device(const std::vector<NamedTensor>& parameters) {
+  for (const NamedTensor& parameter : parameters)
+    if (parameter.tensor.device() != parameters.front().tensor.device())
+      refuse(ErrorCode::kInvalid,
+             fmt::format("{} is on {} and {} on {}: the parameters of a rank must be on one device",
+                         parameters.front().name, parameters.front().tensor.device().str(),
+                         parameter.name, parameter.tensor.device().str()));
+}
+
+}  // namespace
+
+std::function<void(std::size_t parameter, const exchange::RealSpan& values)> initial_values(
+    std::vector<NamedTensor> parameters) {
+  return [parameters = std::move(parameters)](std::size_t p, const exchange::RealSpan& values) {
+    const at::Tensor& parameter = parameters[p].tensor;
+    copy_into(tensor_over(values.bytes, values.type, parameter), parameter.detach());
+  };
+}
+
+BoundExchange::BoundExchange(std::unique_ptr<exchange::Exchange> exchange,
+                             std::vector<NamedTensor> parameters)
+    : exchange_(std::move(exchange)) {
+  check_one_device(parameters);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    at::Tensor parameter = parameters[p].tensor;
+    const DataType type = exchange_->type(p);
+    Bound bound{
+        .parameter = parameter,
+        .name = parameters[p].name,
+        .is_view = parameter.device().is_cpu() && parameter.scalar_type() == scalar_type_of(type),
+        .values = tensor_over(exchange_->values(p), type, parameter),
+        .gradient = tensor_over({}, type, parameter)};
+    if (bound.is_view) parameter.set_data(bound.values);
+    bound_.push_back(std::move(bound));
+  }
+  publish_values();
+  hooks_ = std::make_unique<GradientHooks>(parameters, [this](std::size_t p) { arrived(p); });
+  // The exchange keeps an error, and its next call returns it.
+  if (exchange::Background* const background = exchange_->background())
+    background_ = std::jthread([background] { (void)background->serve(); });
+}
+
+BoundExchange::~BoundExchange() {
+  hooks_.reset();
+  if (exchange::Background* const background = exchange_->background()) background->stop();
+  background_ = {};
+  // Parameters keep the newest values that have arrived.
+  if (const auto settled = exchange_->settle(); !settled.has_value())
+    log_warning("the last update is incomplete: " + settled.error().message);
+  follow_values();
+  for (Bound& bound : bound_) {
+    bound.parameter.mutable_grad() = at::Tensor();
+    if (bound.is_view) bound.parameter.set_data(bound.parameter.detach().clone());
+  }
+}
+
+void BoundExchange::follow_values() {
+  for (std::size_t p = 0; p < bound_.size(); ++p) move_to(bound_[p].values, exchange_->values(p));
+}
+
+void BoundExchange::publish_values() {
+  follow_values();
+  const bool has_copies =
+      std::any_of(bound_.begin(), bound_.end(), [](const Bound& bound) { return !bound.is_view; });
+  if (has_copies && exchange_->is_late()) or_throw(exchange_->settle());
+  const at::NoGradGuard no_grad;
+  for (const Bound& bound : bound_)
+    if (!bound.is_view) bound.parameter.copy_(bound.values);
+}
+
+bool BoundExchange::begin() {
+  const bool computes = or_throw(exchange_->begin()).computes;
+  begun_ = true;
+  follow_values();
+  return computes;
+}
+
+void BoundExchange::announce(const exchange::StepContribution& contribution) {
+  if (!begun_) begin();
+  announced_ = or_throw(exchange_->announce(contribution));
+}
+
+void BoundExchange::arrived(std::size_t p) {
+  Bound& bound = bound_[p];
+  // Other ranks may already read the gradient.
+  if (announced_ && bound.is_told)
+    refuse(ErrorCode::kInvalid,
+           fmt::format(
+               "backward added to the gradient of {} twice, as checkpointed activations do: call "
+               "backward() yourself, then apply()",
+               bound.name));
+  if (announced_) return tell(p);
+  if (std::find(arrivals_.begin(), arrivals_.end(), p) == arrivals_.end()) arrivals_.push_back(p);
+  // On other devices the sum of an accumulation stays there until it is complete.
+  if (bound.parameter.device().is_cpu() && !can_stay(bound)) collect(p);
+}
+
+// Whether the exchange can read the gradient where backward put it.
+bool BoundExchange::can_stay(const Bound& bound) const {
+  const at::Tensor& gradient = bound.parameter.grad();
+  return bound.is_view && exchange_->reads_elsewhere() && gradient.is_contiguous() &&
+         gradient.scalar_type() == bound.values.scalar_type();
+}
+
+// The gradient is final.
+void BoundExchange::tell(std::size_t p) {
+  Bound& bound = bound_[p];
+  if (!bound.parameter.grad().defined()) return;
+  bound.is_told = true;
+  if (!begun_) begin();
+  if (can_stay(bound))
+    return or_throw(exchange_->ready(p, bytes_of(bound.parameter.grad()).data()));
+  collect(p);
+  or_throw(exchange_->ready(p));
+}
+
+// Copies the gradient into the memory of the exchange, unless it lies there.
+void BoundExchange::collect(std::size_t p) {
+  Bound& bound = bound_[p];
+  if (!begun_) begin();
+  const Stopwatch watch(copying_);
+  move_gradient(p);
+  copy_into(bound.gradient, bound.parameter.grad());
+  if (bound.is_view) bound.parameter.mutable_grad() = bound.gradient;
+}
+
+// A gradient that lies in the old memory moves along.
+void BoundExchange::move_gradient(std::size_t p) {
+  const Bound& bound = bound_[p];
+  const std::span<std::byte> memory = exchange_->gradient(p);
+  if (bound.gradient.data_ptr() == memory.data()) return;
+  const at::Tensor& gradient = bound.parameter.grad();
+  if (gradient.is_alias_of(bound.gradient))
+    std::memcpy(memory.data(), bound.gradient.data_ptr(), memory.size());
+  move_to(bound.gradient, memory);
+}
+
+// Tells the gradients that were not announced, in the order of their arrival, then those that the
+// caller set.
+void BoundExchange::gather() {
+  if (!begun_) begin();
+  for (const std::size_t p : arrivals_)
+    if (!bound_[p].is_told) tell(p);
+  for (std::size_t p = bound_.size(); p-- > 0;)
+    if (!bound_[p].is_told) tell(p);
+}
+
+void BoundExchange::end_update() {
+  begun_ = announced_ = false;
+  arrivals_.clear();
+  for (Bound& bound : bound_) bound.is_told = false;
+  publish_values();
+}
+
+exchange::StepTotals BoundExchange::complete(const exchange::StepContribution& contribution) {
+  gather();
+  const exchange::StepTotals totals = or_throw(exchange_->complete(contribution));
+  end_update();
+  return totals;
+}
+
+void BoundExchange::forget_gradients() {
+  for (Bound& bound : bound_) bound.parameter.mutable_grad() = at::Tensor();
+}
+
+void BoundExchange::settle() {
+  or_throw(exchange_->settle());
+  follow_values();
+}
+
+std::unique_ptr<FirstUse> BoundExchange::await_use() {
+  if (!exchange_->is_late()) return nullptr;
+  std::vector<std::span<const std::byte>> memory;
+  for (std::size_t p = 0; p < bound_.size(); ++p) memory.emplace_back(exchange_->values(p));
+  return std::make_unique<FirstUse>(
+      // The exchange keeps an error, and the next step throws it.
+      memory, [this](std::size_t p) { static_cast<void>(exchange_->await(p)); });
+}
+
+void BoundExchange::drain(const exchange::StepContribution& rest) {
+  gather();
+  or_throw(exchange_->drain(rest));
+  end_update();
+}
+
+std::vector<double> BoundExchange::sum(std::vector<double> values) {
+  or_throw(exchange_->meetings().sum(values));
+  return values;
+}
+
+std::vector<double> BoundExchange::meet(std::vector<double> values) {
+  or_throw(exchange_->meetings().meet(values));
+  begun_ = false;
+  publish_values();
+  return values;
+}
+
+void BoundExchange::broadcast(const std::vector<NamedTensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  std::vector<std::byte> bytes;
+  for (const NamedTensor& named : tensors) {
+    copies.push_back(named.tensor.detach().to(at::kCPU).contiguous());
+    const std::span<const std::byte> own = bytes_of(copies.back());
+    bytes.insert(bytes.end(), own.begin(), own.end());
+  }
+  if (bytes.empty()) return;
+  or_throw(exchange_->meetings().broadcast(bytes));
+  std::span<std::byte> rest = bytes;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::size_t count = copies[i].nbytes();
+    copy_into(tensors[i].tensor.detach(), view_of(rest.first(count), copies[i]));
+    rest = rest.subspan(count);
+  }
+}
+
+std::vector<exchange::SliceState> BoundExchange::states() {
+  auto states = or_throw(exchange_->checkpoint().states());
+  begun_ = false;
+  publish_values();
+  return states;
+}
+
+void BoundExchange::restore(const checkpoint::Reader& reader, const exchange::SavedCourse& course) {
+  or_throw(exchange_->checkpoint().restore(reader, course));
+  end_update();
+}
+
+}  // namespace tally::adapter

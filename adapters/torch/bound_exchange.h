@@ -1,0 +1,95 @@
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "adapters/torch/first_use.h"
+#include "adapters/torch/gradient_hooks.h"
+#include "adapters/torch/tensors.h"
+#include "exchange/exchange.h"
+#include "exchange/real_span.h"
+
+namespace tally::adapter {
+
+// The trained parameters of a module, bound to the memory of an exchange. On the CPU a parameter of
+// the exchange's type is a view of its values; the views follow when the exchange moves its memory.
+// Gradients stay where backward put them if the exchange can read them there; otherwise they are
+// copied into its memory, where later backwards add to them. Values of other parameters are copied
+// to them, and their gradients from them. If the exchange needs it, a thread takes part in updates
+// while this one computes. Throws Failure. Threads: calls must not overlap.
+class BoundExchange final {
+ public:
+  // The parameters must be on one device.
+  BoundExchange(std::unique_ptr<exchange::Exchange> exchange, std::vector<NamedTensor> parameters);
+  // Gives the parameters memory of their own again.
+  ~BoundExchange();
+  BoundExchange(const BoundExchange&) = delete;
+  BoundExchange& operator=(const BoundExchange&) = delete;
+
+  // For calls that touch neither values nor gradients.
+  exchange::Exchange& exchange() { return *exchange_; }
+  const exchange::Exchange& exchange() const { return *exchange_; }
+
+  // As those of exchange::Exchange. begin() returns whether this rank computes a gradient.
+  bool begin();
+  void announce(const exchange::StepContribution& contribution);
+  // Whether other ranks rely on the announced gradients: the step must then be completed.
+  bool is_announced() const { return announced_; }
+  exchange::StepTotals complete(const exchange::StepContribution& contribution);
+  void drain(const exchange::StepContribution& rest);
+  void settle();
+  // Clears the gradients; the next backward starts with none.
+  void forget_gradients();
+  // While the object lives, operations of this thread wait for the new values that they use; null
+  // if all values have arrived.
+  std::unique_ptr<FirstUse> await_use();
+
+  std::vector<double> sum(std::vector<double> values);
+  std::vector<double> meet(std::vector<double> values);
+  // Copies the tensors of the first rank to all ranks. Collective.
+  void broadcast(const std::vector<NamedTensor>& tensors);
+  // Time spent on copying gradients.
+  Duration copying() const { return copying_; }
+
+  std::vector<exchange::SliceState> states();
+  void restore(const checkpoint::Reader& reader, const exchange::SavedCourse& course);
+
+ private:
+  struct Bound {
+    at::Tensor parameter;
+    std::string name;
+    bool is_view = false;
+    // Tensors over the memory of the exchange. Each has a storage of its own, which moves with all
+    // views of it.
+    at::Tensor values;
+    at::Tensor gradient;
+    bool is_told = false;  // ready() was called since announce()
+  };
+
+  void arrived(std::size_t parameter);
+  void tell(std::size_t parameter);
+  bool can_stay(const Bound& bound) const;
+  void collect(std::size_t parameter);
+  void move_gradient(std::size_t parameter);
+  void gather();
+  void end_update();
+  void follow_values();
+  void publish_values();
+
+  const std::unique_ptr<exchange::Exchange> exchange_;
+  std::vector<Bound> bound_;  // by parameter
+  std::unique_ptr<GradientHooks> hooks_;
+  std::vector<std::size_t> arrivals_;  // parameters in the order of their gradients
+  bool begun_ = false;                 // gradient() of the exchange is valid
+  bool announced_ = false;
+  Duration copying_{};
+  std::jthread background_;
+};
+
+// Writes the values of parameters into the memory of an exchange.
+std::function<void(std::size_t parameter, const exchange::RealSpan& values)> initial_values(
+    std::vector<NamedTensor> parameters);
+
+}  // namespace tally::adapter

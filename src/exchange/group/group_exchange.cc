@@ -1,0 +1,288 @@
+#include "exchange/group/group_exchange.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/stopwatch.h"
+#include "exchange/state_names.h"
+
+namespace tally::exchange {
+namespace {
+
+constexpr auto kGroupTimeout = std::chrono::minutes(5);
+// The time limit for other ranks to offer enough gradients.
+constexpr auto kOfferTimeout = std::chrono::minutes(5);
+
+Deadline group_deadline() { return Deadline::after(kGroupTimeout); }
+
+// Without backups every update waits for all ranks, as bsp does.
+bool has_backups(const policy::Rules& rules) {
+  return rules.update == plan::Update::kBackup && rules.needed < rules.workers;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GroupExchange>> GroupExchange::make(Communicator& replicas, Options options,
+                                                           Deadline by) {
+  if (has_backups(options.rules) && options.update.by_priority) {
+    if (options.update.on_event)
+      options.update.on_event(
+          "schedule=priority: it is fifo, for update=backup needs whole versions");
+    options.update.by_priority = false;
+  }
+  std::unique_ptr<GroupExchange> made(new GroupExchange(replicas, std::move(options)));
+  TALLY_TRY(made->connect(by));
+  if (replicas.rank() == 0)
+    for (std::size_t p = 0; p < made->update_->parameters().size(); ++p)
+      made->options_.initial(p, made->values(p));
+  TALLY_TRY(made->update_->spread_values(by));
+  made->order_is_settled_ = has_backups(made->options_.rules);
+  return made;
+}
+
+// Makes the update on replicas_.
+Result<void> GroupExchange::connect(Deadline by) {
+  if (!has_backups(options_.rules)) {
+    TALLY_TRY(update_, GroupUpdate::make(*replicas_, options_.update, by));
+    return {};
+  }
+  TALLY_TRY(own_world_, replicas_->split(0, replicas_->rank(), by));
+  TALLY_TRY(update_, GroupUpdate::make(*own_world_, options_.update, by));
+  TALLY_TRY(backup_, BackupUpdate::make(*own_world_, *update_,
+                                        {.rules = options_.rules, .pause = options_.pause}, by));
+  return {};
+}
+
+// The number of backups stays, as far as the remaining ranks allow it.
+policy::Rules GroupExchange::rules_for(int workers) const {
+  policy::Rules rules = options_.rules;
+  const int backups = rules.workers - rules.needed;
+  rules.workers = workers;
+  rules.needed = rules.update == plan::Update::kSubset ? std::min(rules.needed, workers)
+                                                       : std::max(1, workers - backups);
+  return rules;
+}
+
+Result<void> GroupExchange::reform(Communicator& replicas) {
+  const Deadline by = group_deadline();
+  Options options = options_;
+  options.rules = rules_for(replicas.size());
+  std::unique_ptr<GroupExchange> next(new GroupExchange(replicas, std::move(options)));
+  TALLY_TRY(next->connect(by));
+  if (!order_.empty()) TALLY_TRY(next->update_->reorder(order_, by));
+  const std::uint64_t known = update_->updates();
+  TALLY_TRY(next->update_->take_over(*update_, by));
+  // The update under way may count after all, or be taken back: modulo 2^64.
+  steps_ += next->update_->updates() - known;
+  first_step_ = steps_;
+  version_ = 0;
+  end_update();
+  replicas_ = &replicas;
+  options_ = next->options_;
+  backup_ = std::move(next->backup_);
+  update_ = std::move(next->update_);
+  own_world_ = std::move(next->own_world_);
+  generation_ = update_->memory().present();
+  return {};
+}
+
+GroupExchange::~GroupExchange() { backup_.reset(); }
+
+bool GroupExchange::takes_part() const {
+  return policy::takes_part(options_.rules, replicas_->rank(), steps_);
+}
+
+// With backups the rank computes at the version that steps() has reported, even if there is a newer
+// one. A rank that has reached the step of a meeting so does not wait for the gradients of others.
+Result<StepChoice> GroupExchange::begin() {
+  return StepChoice{.computes = takes_part(), .version = steps_};
+}
+
+// The first update only records the order of gradients. With backups the update decides about
+// whole gradients.
+Result<bool> GroupExchange::announce(const StepContribution& contribution) {
+  if (backup_ || !order_is_settled_ || !takes_part()) return false;
+  TALLY_TRY(settle());
+  update_->set_rates(contribution.rates);
+  update_->begin(contribution);
+  is_announced_ = true;
+  return true;
+}
+
+Result<void> GroupExchange::ready(std::size_t parameter, const std::byte* elsewhere) {
+  if (is_announced_) return update_->ready(parameter, elsewhere);
+  const auto known = std::find_if(ready_.begin(), ready_.end(), [parameter](const auto& each) {
+    return each.parameter == parameter;
+  });
+  if (known != ready_.end()) {
+    known->elsewhere = elsewhere;
+  } else {
+    ready_.push_back({.parameter = parameter, .elsewhere = elsewhere});
+  }
+  return {};
+}
+
+// Buckets are rebuilt in the order in which gradients became ready. Unused parameters are last.
+Result<void> GroupExchange::settle_order() {
+  if (order_is_settled_) return {};
+  order_is_settled_ = true;
+  std::vector<std::uint8_t> has(update_->parameters().size());
+  for (const std::size_t p : order_) has[p] = 1;
+  for (std::size_t p = has.size(); p-- > 0;)
+    if (has[p] == 0) order_.push_back(p);
+  TALLY_TRY(update_->reorder(order_, group_deadline()));
+  generation_ = update_->memory().present();
+  return {};
+}
+
+void GroupExchange::end_update() {
+  is_announced_ = false;
+  ready_.clear();
+}
+
+Result<StepTotals> GroupExchange::complete_together(const StepContribution& contribution,
+                                                    bool draining, double* drained) {
+  update_->set_rates(contribution.rates);
+  if (!order_is_settled_ && order_.empty())
+    for (const auto& each : ready_) order_.push_back(each.parameter);
+  TALLY_TRY(settle_order());
+  for (const auto& each : ready_) TALLY_TRY(update_->ready(each.parameter, each.elsewhere));
+  const bool counts = takes_part();
+  const std::array<double, 2> sums = {counts ? contribution.loss_sum : 0, draining ? 1.0 : 0.0};
+  TALLY_TRY(const UpdateTotals totals,
+            update_->complete(counts ? contribution : StepContribution{}, sums));
+  end_update();
+  if (drained != nullptr) *drained = totals.sums[1];
+  if (totals.samples == 0) return StepTotals{};
+  generation_ = update_->memory().present();
+  ++steps_;
+  if (counts && contribution.samples > 0) staleness_.add(0);
+  return StepTotals{.samples = totals.samples, .loss_sum = totals.sums[0], .updated = true};
+}
+
+void GroupExchange::follow(const BackupUpdate::Taken& taken) {
+  version_ = taken.version;
+  generation_ = taken.generation;
+  steps_ = first_step_ + version_;
+}
+
+Result<StepTotals> GroupExchange::offer(const StepContribution& contribution) {
+  const Stopwatch watch(waited_);
+  TALLY_TRY(const BackupUpdate::Taken taken,
+            backup_->exchange({.version = version_, .contribution = contribution, .ready = ready_},
+                              Deadline::after(kOfferTimeout)));
+  end_update();
+  if (taken.counted) staleness_.add(0);
+  if (!taken.counted && contribution.samples > 0) ++dropped_;
+  follow(taken);
+  return StepTotals{
+      .samples = taken.samples, .loss_sum = taken.loss_sum, .updated = taken.samples > 0};
+}
+
+Result<StepTotals> GroupExchange::complete(const StepContribution& contribution) {
+  return backup_ ? offer(contribution) : complete_together(contribution, false, nullptr);
+}
+
+// An update that was late and fails takes the values back to the version before it.
+Result<void> GroupExchange::settle() {
+  const auto settled = update_->settle();
+  if (!settled) generation_ = update_->memory().present();
+  return settled;
+}
+
+// The first update includes the gradients of an unfinished accumulation.
+Result<void> GroupExchange::drain(const StepContribution& rest) {
+  if (backup_) {
+    TALLY_TRY(const BackupUpdate::Taken taken, backup_->drain(Deadline::after(kOfferTimeout)));
+    end_update();
+    follow(taken);
+    return {};
+  }
+  StepContribution contribution = rest;
+  for (double drained = 0; drained < replicas_->size();) {
+    TALLY_TRY(complete_together(contribution, true, &drained));
+    contribution = {.rates = rest.rates};
+  }
+  return {};
+}
+
+Result<void> GroupExchange::sum(std::span<double> values) {
+  if (values.empty()) return {};
+  return replicas_->allreduce(values);
+}
+
+Result<void> GroupExchange::broadcast(std::span<std::byte> bytes) {
+  if (replicas_->size() == 1 || bytes.empty()) return {};
+  return replicas_->run({.operation = Operation::kBroadcast,
+                         .input = bytes.data(),
+                         .output = bytes.data(),
+                         .count = bytes.size(),
+                         .type = DataType::kUInt8,
+                         .root = 0});
+}
+
+Result<void> GroupExchange::meet(std::span<double> values) {
+  if (backup_) {
+    auto farthest = static_cast<std::int64_t>(backup_->version());
+    TALLY_TRY(replicas_->allreduce(std::span(&farthest, 1), ReduceOp::kMax));
+    TALLY_TRY(const BackupUpdate::Taken taken,
+              backup_->catch_up(static_cast<std::uint64_t>(farthest), group_deadline()));
+    follow(taken);
+  }
+  return sum(values);
+}
+
+// With backups the updates run in parallel to this rank: only its waiting counts.
+Statistics GroupExchange::statistics() const {
+  const UpdateTimes times = backup_ ? UpdateTimes{.wait = waited_} : update_->times();
+  return {.update = times.update,
+          .wait = times.wait,
+          .staleness = staleness_,
+          .dropped = dropped_,
+          .memory_bytes = update_->memory().bytes(),
+          .state_bytes = update_->state_bytes()};
+}
+
+SavedCourse GroupExchange::course() const {
+  return {.steps = steps_, .order = order_, .parameter_steps = update_->steps()};
+}
+
+std::vector<CodecTensor> GroupExchange::codec_tensors() const {
+  return exchange::codec_tensors(options_.update.codec, update_->parameters(), sender().of);
+}
+
+Result<void> GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
+  TALLY_TRY(settle());
+  end_update();
+  // Before the first update there is no state, and the first update may still set the order.
+  if (!order_is_settled_ && (course.steps > 0 || !course.order.empty())) {
+    order_ = course.order;
+    // A checkpoint of servers has no order: keep the one in which the buckets were made.
+    if (order_.empty())
+      for (std::size_t p = update_->parameters().size(); p-- > 0;) order_.push_back(p);
+    TALLY_TRY(settle_order());
+  }
+  update_->steps() = course.parameter_steps;
+  update_->set_updates(course.steps);
+  steps_ = course.steps;
+  first_step_ = steps_ - version_;
+  TALLY_TRY(update_->make_state());
+  // Neighbours may still use the values that the restore overwrites.
+  TALLY_TRY(replicas_->barrier());
+  const std::vector<ParameterInfo>& parameters = update_->parameters();
+  if (update_->writes_values())
+    for (std::size_t p = 0; p < parameters.size(); ++p)
+      TALLY_TRY(reader.read(parameters[p].name, 0, update_->values(p)));
+  TALLY_TRY(update_->adopt_values(group_deadline()));
+  TALLY_TRY(const std::vector<SliceState> states, update_->states());
+  for (const SliceState& slice : states) {
+    const ParameterInfo& info = parameters[slice.parameter];
+    const auto names = state_names_of(info, options_.update.optimizers[info.group]);
+    for (std::size_t k = 0; k < names.size(); ++k)
+      TALLY_TRY(reader.read_state(info.name + "/" + names[k], slice.first, slice.state[k]));
+  }
+  TALLY_TRY(const std::vector<CodecState> codec, codec_states());
+  return read_states(reader, parameters, codec, sender());
+}
+
+}  // namespace tally::exchange

@@ -1,0 +1,106 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "exchange/exchange.h"
+#include "exchange/group/backup_update.h"
+#include "exchange/group/group_update.h"
+#include "policy/rules.h"
+
+namespace tally::exchange {
+
+// home=group: ranks sum gradients and update parameters among themselves. With update=backup:B they
+// are not in step: background() takes part in the updates while this rank computes.
+class GroupExchange final : public Exchange, private Meetings, private CheckpointState {
+ public:
+  struct Options {
+    GroupUpdate::Options update;
+    policy::Rules rules;
+    // Writes the initial values of a parameter. Called on rank 0.
+    std::function<void(std::size_t parameter, std::span<std::byte> values)> initial;
+    std::function<void()> pause = {};  // as BackupUpdate::Options::pause
+  };
+  // Called by all ranks; all ranks get the initial values of rank 0. `replicas` must outlive the
+  // exchange.
+  static Result<std::unique_ptr<GroupExchange>> make(Communicator& replicas, Options options,
+                                                     Deadline by);
+  ~GroupExchange() override;
+
+  Result<StepChoice> begin() override;
+  Result<bool> announce(const StepContribution& contribution) override;
+  Result<void> ready(std::size_t parameter, const std::byte* elsewhere) override;
+  bool reads_elsewhere() const override { return update_->alone_on_host(); }
+  Result<StepTotals> complete(const StepContribution& contribution) override;
+  Result<void> await(std::size_t parameter) override { return update_->await(parameter); }
+  bool is_late() const override { return update_->is_late(); }
+  Result<void> settle() override;
+  Result<void> drain(const StepContribution& rest) override;
+  Result<void> reform(Communicator& replicas) override;
+  std::uint64_t steps() const override { return steps_; }
+  DataType type(std::size_t parameter) const override {
+    return update_->parameters()[parameter].type;
+  }
+  std::span<std::byte> values(std::size_t parameter) const override {
+    return update_->values(parameter, generation_);
+  }
+  std::span<std::byte> gradient(std::size_t parameter) override {
+    return update_->gradient(parameter);
+  }
+  Background* background() override { return backup_.get(); }
+  Meetings& meetings() override { return *this; }
+  CheckpointState& checkpoint() override { return *this; }
+  Statistics statistics() const override;
+
+ private:
+  GroupExchange(Communicator& replicas, Options options)
+      : replicas_(&replicas), options_(std::move(options)) {}
+
+  Result<void> connect(Deadline by);
+  policy::Rules rules_for(int workers) const;
+  bool takes_part() const;
+  Result<void> settle_order();
+  Result<StepTotals> complete_together(const StepContribution& contribution, bool draining,
+                                       double* drained);
+  Result<StepTotals> offer(const StepContribution& contribution);
+  void follow(const BackupUpdate::Taken& taken);
+  void end_update();
+
+  bool in_step() const override { return backup_ == nullptr; }
+  bool is_first() const override { return replicas_->rank() == 0; }
+  Result<void> sum(std::span<double> values) override;
+  Result<void> broadcast(std::span<std::byte> bytes) override;
+  Result<void> meet(std::span<double> values) override;
+  bool is_due(std::uint64_t step) override { return steps_ >= step; }
+
+  Result<std::vector<SliceState>> states() override { return update_->saved_states(); }
+  std::vector<CodecTensor> codec_tensors() const override;
+  Result<std::vector<CodecState>> codec_states() override { return update_->codec_states(); }
+  Sender sender() const override { return update_->sender(); }
+  SavedCourse course() const override;
+  std::uint64_t updates_of(const SavedCourse& course) const override { return course.steps; }
+  Result<void> restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
+
+  Communicator* replicas_;
+  Options options_;
+  std::unique_ptr<Communicator> own_world_;  // for backup_; null: `replicas_` is used
+  std::unique_ptr<GroupUpdate> update_;
+  std::unique_ptr<BackupUpdate> backup_;  // null: updates wait for all ranks
+
+  // The order in which gradients became ready in the first update; fixed from then on.
+  std::vector<std::size_t> order_;
+  bool order_is_settled_ = false;
+  bool is_announced_ = false;
+  std::vector<BackupUpdate::Offer::Ready> ready_;  // without announce(): for complete()
+
+  std::uint64_t steps_ = 0;
+  std::uint64_t first_step_ = 0;  // steps() at version 0 of backup_, modulo 2^64
+  std::uint64_t version_ = 0;     // of backup_, at which this rank computes
+  int generation_ = 0;            // of the memory, at which this rank computes
+  Duration waited_{};
+  policy::Histogram staleness_;
+  std::uint64_t dropped_ = 0;
+};
+
+}  // namespace tally::exchange

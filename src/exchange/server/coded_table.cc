@@ -1,0 +1,169 @@
+#include "exchange/server/coded_table.h"
+
+#include <algorithm>
+
+#include "codec/lowrank/factors.h"
+#include "exchange/lane/codec_state.h"
+
+namespace tally::exchange {
+namespace {
+
+// Returns null unless the codec is powersgd, which encodes the parameter as one matrix instead of
+// part by part.
+std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options) {
+  if (options.spec.kind != plan::Codec::kPowersgd) return nullptr;
+  const std::size_t columns = codec::shape_of(options.shape).columns;
+  return std::make_unique<codec::PowerSgd>(
+      codec::PowerSgd::Options{.rows = options.copy.values.size() / columns,
+                               .columns = columns,
+                               .rank = options.spec.rank,
+                               .seed = factor_seed(options.seed, options.first_element)});
+}
+
+}  // namespace
+
+CodedTable::CodedTable(const Options& options)
+    : options_(options),
+      copy_(options.copy),
+      matrix_(make_matrix(options)),
+      averages_(copy_.parts()) {
+  if (matrix_ != nullptr) {
+    left_.resize(matrix_->p_count());
+    right_.resize(matrix_->q_count());
+    return;
+  }
+  // `there` encodes this worker's gradients, `back` decodes the averages of the servers. All parts
+  // share the codecs of part 0 unless the codec depends on where a part begins.
+  for (std::uint32_t part = 0; part < parts(); ++part) {
+    if (part == 0 || codec::differs_by_run(options.spec)) {
+      const auto shape = codec::shape_of(options.shape, part * options.copy.part_elements);
+      ways_.push_back({.there = codec::make_codec(options.spec, shape),
+                       .back = codec::make_broadcast_codec(options.spec, shape).codec});
+    }
+    encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there,
+                                             copy_.values(part).size(), options.sender));
+  }
+}
+
+// With update=bsp a rank encodes one gradient per version. Otherwise it may encode several, and the
+// clock in the seed gives each of them different random numbers.
+codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
+  return {.seed = options_.in_step ? options_.seed : options_.seed + step.clock,
+          .step = step.version,
+          .rank = static_cast<std::uint32_t>(options_.rank),
+          .first = options_.first_element + part * options_.copy.part_elements};
+}
+
+void CodedTable::encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
+                        std::vector<std::byte>& message) {
+  message.clear();
+  // A worker without samples sends an empty message, and its encoder state stays as it is.
+  if (step.weight == 0) return;
+  codec::Encoder& encoder = *encoders_[part];
+  if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
+  const auto part_gradient =
+      gradient.subspan(part * options_.copy.part_elements, copy_.values(part).size());
+  const std::size_t used = encoder.encode(part_gradient, draw_of(part, step), room_);
+  message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
+                                const Step& step) {
+  for (std::uint32_t part = first; part < first + count; ++part) {
+    const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
+    const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, step.version);
+    const ServerClient::Average& average = averages_[part];
+    if (!average.is_average) {
+      TALLY_TRY(adopt(client, part));
+      continue;
+    }
+    scratch_.resize(copy_.values(part).size());
+    TALLY_TRY(back.decode(average.bytes, scratch_));
+    encoders_[part]->observe_mean(scratch_, draw_of(part, step));
+    copy_.apply(part, scratch_, step.version, step.rate);
+  }
+  return {};
+}
+
+// The servers sent the part's values instead of an average: reads the optimizer state that belongs
+// to these values. The encoder of onebit-adam keeps a copy of the optimizer's first state array,
+// the running mean of the gradients, under the name "mean".
+Result<void> CodedTable::adopt(ServerClient& client, std::uint32_t part) {
+  TALLY_TRY(copy_.read_state(client, part, 1));
+  if (options_.spec.kind != plan::Codec::kOnebitAdam) return {};
+  for (const codec::Encoder::State& state : encoders_[part]->states()) {
+    const std::span<const float> mean = copy_.state(0, part);
+    if (state.name == "mean") std::copy(mean.begin(), mean.end(), state.values.begin());
+  }
+  return {};
+}
+
+// powersgd: the caller sums `sum` of project() and `next` of correlate() over all workers, and
+// passes each sum to the following call, with the workers' total weight.
+void CodedTable::project(std::span<const float> gradient, double weight, std::span<double> sum) {
+  if (weight == 0) {
+    std::fill(sum.begin(), sum.end(), 0.0);
+    return;
+  }
+  matrix_->project(gradient, left_);
+  for (std::size_t i = 0; i < left_.size(); ++i) sum[i] = weight * left_[i];
+}
+
+void CodedTable::correlate(std::span<const double> sum, double total, double weight,
+                           std::span<double> next) {
+  for (std::size_t i = 0; i < left_.size(); ++i) left_[i] = static_cast<float>(sum[i] / total);
+  matrix_->correlate(left_, right_);
+  for (std::size_t i = 0; i < right_.size(); ++i) next[i] = weight == 0 ? 0 : weight * right_[i];
+}
+
+void CodedTable::finish(std::span<const double> sum, double total, double weight,
+                        std::span<float> mean, Messages& messages) {
+  for (std::size_t i = 0; i < right_.size(); ++i) right_[i] = static_cast<float>(sum[i] / total);
+  const std::span<float> residual = matrix_->residual();
+  // A worker without samples keeps its residual.
+  if (weight == 0) scratch_.assign(residual.begin(), residual.end());
+  matrix_->finish(left_, right_, mean);
+  if (weight == 0) std::copy_n(scratch_.begin(), residual.size(), residual.begin());
+  if (!options_.spec.feedback) std::fill(residual.begin(), residual.end(), 0.0F);
+  const std::size_t columns = codec::shape_of(options_.shape).columns;
+  const codec::Factors factors{.rows = mean.size() / columns,
+                               .rank = static_cast<std::size_t>(matrix_->rank()),
+                               .left = left_,
+                               .right = right_};
+  for (std::uint32_t part = 0; part < parts(); ++part) {
+    const codec::FactorRun run{.columns = columns,
+                               .first = part * options_.copy.part_elements,
+                               .count = copy_.values(part).size()};
+    messages[part].resize(codec::factor_bytes(run, factors.rank));
+    codec::encode_factors(factors, run, messages[part]);
+  }
+}
+
+// Applies the mean gradient of finish() to the own copy.
+void CodedTable::move(std::span<float> mean, const Step& step) {
+  for (std::uint32_t part = 0; part < parts(); ++part)
+    copy_.apply(part, mean.subspan(part * options_.copy.part_elements, copy_.values(part).size()),
+                step.version, step.rate);
+}
+
+Result<void> CodedTable::read_state(ServerClient& client) {
+  return copy_.read_state(client, 0, parts());
+}
+
+std::vector<CodedTable::State> CodedTable::states() {
+  std::vector<State> states;
+  if (matrix_ != nullptr) {
+    if (options_.spec.feedback)
+      states.push_back({.name = "residual", .values = matrix_->residual()});
+    states.push_back({.name = "q", .is_of_sender = false, .values = matrix_->q()});
+    return states;
+  }
+  for (std::uint32_t part = 0; part < parts(); ++part)
+    for (const codec::Encoder::State& state : encoders_[part]->states())
+      states.push_back({.name = state.name,
+                        .first = part * options_.copy.part_elements,
+                        .values = state.values});
+  return states;
+}
+
+}  // namespace tally::exchange

@@ -1,0 +1,103 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codec/encoder/encoder.h"
+#include "codec/lowrank/powersgd.h"
+#include "exchange/server/own_copy.h"
+#include "plan/codec_spec.h"
+
+namespace tally::exchange {
+
+// A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
+// the encoder state of each part, which is a run of the codec, and with update=bsp an own copy of
+// the values. An encoded gradient counts as sent: if servers drop the push as too late, it is lost
+// like any other gradient, while the residual stays for the next one. Threads: calls must not
+// overlap.
+class CodedTable final {
+ public:
+  struct Options {
+    std::size_t parameter = 0;
+    plan::CodecSpec spec;
+    std::vector<std::int64_t> shape;  // of the parameter
+    codec::SenderFacts sender;
+    std::uint64_t seed = 1;
+    std::uint64_t first_element = 0;  // the parameter's first element in the model
+    int rank = 0;
+    bool in_step = false;  // update=bsp
+    OwnCopy::Options copy;
+  };
+  explicit CodedTable(const Options& options);
+
+  const Options& options() const { return options_; }
+  std::uint32_t parts() const { return static_cast<std::uint32_t>(copy_.parts()); }
+  bool is_low_rank() const { return matrix_ != nullptr; }
+  bool in_step() const { return options_.in_step; }
+
+  // One message per part; memory of a gradient in flight.
+  using Messages = std::vector<std::vector<std::byte>>;
+  struct Step {
+    std::uint64_t version = 0;  // of the push
+    std::uint64_t clock = 0;
+    double weight = 0;  // 0: messages are empty
+    double rate = 0;
+  };
+
+  // Encodes one part. Not for powersgd. `gradient` is that of the whole parameter.
+  void encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
+              std::vector<std::byte>& message);
+  // Memory for the averages of parts; it must not move.
+  std::span<ServerClient::Average> averages(std::uint32_t first, std::uint32_t count) {
+    return std::span(averages_).subspan(first, count);
+  }
+  // Applies received averages to the own copy. For parts whose values arrived instead, reads the
+  // state.
+  Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
+                      const Step& step);
+
+  // powersgd: two weighted sums over all workers; the second factor is computed from the mean of
+  // the first.
+  codec::PowerSgd& matrix() { return *matrix_; }
+  void project(std::span<const float> gradient, double weight, std::span<double> sum);
+  void correlate(std::span<const double> sum, double total, double weight, std::span<double> next);
+  // Writes the message of each part, and the mean gradient.
+  void finish(std::span<const double> sum, double total, double weight, std::span<float> mean,
+              Messages& messages);
+  void move(std::span<float> mean, const Step& step);
+
+  // Reads the servers' state, after values were pulled.
+  Result<void> read_state(ServerClient& client);
+
+  // The encoder state under its names in checkpoints; the spans refer to memory of this object.
+  struct State {
+    std::string name;
+    bool is_of_sender = true;
+    std::uint64_t first = 0;  // element of the parameter
+    std::span<float> values;
+  };
+  std::vector<State> states();
+
+ private:
+  codec::Draw draw_of(std::uint32_t part, const Step& step) const;
+  Result<void> adopt(ServerClient& client, std::uint32_t part);
+
+  const Options options_;
+  struct Ways {
+    std::unique_ptr<codec::Codec> there;
+    std::unique_ptr<codec::Codec> back;
+  };
+  std::vector<Ways> ways_;  // by part, or one for all; empty for powersgd
+  OwnCopy copy_;
+  std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; empty for powersgd
+  std::unique_ptr<codec::PowerSgd> matrix_;                // for powersgd
+  std::vector<float> left_, right_;
+  std::vector<ServerClient::Average> averages_;  // by part
+  std::vector<std::byte> room_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace tally::exchange

@@ -1,0 +1,44 @@
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "exchange/real_span.h"
+#include "exchange/server/server_worker.h"
+
+namespace tally::exchange {
+
+// Memory for one gradient of all parameters, and the pushes that use it.
+struct GradientRoom {
+  std::vector<std::span<std::byte>> flat;      // by table
+  std::vector<CodedTable::Messages> messages;  // by table; by part if it is coded
+  std::vector<SparseRows::Used> rows;          // by sparse table
+  std::vector<server::Ticket> pushes;          // in progress
+  bool is_counted = false;                     // the figures include the fate of the gradient
+
+  // The gradients of tables, and of the rows that were read.
+  std::vector<RealSpan> all(const ServerTables& tables) const;
+};
+
+// The gradients of a worker whose pushes may still be in progress. Threads: calls must not overlap.
+class GradientRooms final {
+ public:
+  explicit GradientRooms(ServerWorker& worker) : worker_(worker) {}
+
+  // A room that no push uses any more. Waits for the oldest pushes if there are many.
+  Result<GradientRoom*> take();
+  // Waits for the pushes of one room, or of all rooms.
+  Result<void> settle(GradientRoom& room);
+  Result<void> settle_all();
+  // Abandons all pushes.
+  void give_up();
+  // Counts the fate of a gradient once, by the first of its requests with an outcome.
+  void note(GradientRoom& room, const server::Completion& completion);
+
+ private:
+  ServerWorker& worker_;
+  std::vector<std::unique_ptr<GradientRoom>> rooms_;
+};
+
+}  // namespace tally::exchange

@@ -1,0 +1,116 @@
+#include "exchange/server/server_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/errors.h"
+#include "optimizer/update_rule.h"
+
+namespace tally::exchange {
+namespace {
+
+bool is_plain(const ServerExchange::Options& options) {
+  // dgc moves the momentum of sgd to the senders, so the optimizer on servers looks stateless.
+  if (options.codec.kind == plan::Codec::kDgc) return false;
+  return std::all_of(
+      options.optimizers.begin(), options.optimizers.end(), [](const OptimizerSpec& spec) {
+        return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
+      });
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<ServerClient> client,
+                                                             const Options& options) {
+  for (const OptimizerSpec& spec : options.optimizers)
+    if (optimizer::is_layerwise(spec))
+      return make_error(ErrorCode::kInvalid,
+                        "{} needs norms over whole parameters, which servers have in parts: use "
+                        "home=group, or another optimizer",
+                        to_string(spec));
+  std::vector<server::TableSpec> sparse;
+  if (options.rows != nullptr) sparse = options.rows->tables();
+  TALLY_TRY(ServerTables tables, ServerTables::make(*client,
+                                                    {.parameters = options.parameters,
+                                                     .optimizers = options.optimizers,
+                                                     .rules = options.rules,
+                                                     .plan = options.plan,
+                                                     .seed = options.seed,
+                                                     .codec = options.codec,
+                                                     .senders = options.senders,
+                                                     .rank = options.rank},
+                                                    sparse));
+  std::unique_ptr<ServerExchange> made(
+      new ServerExchange(std::move(client), std::move(tables), options));
+  ServerWorker& worker = made->worker_;
+  if (options.rows != nullptr) options.rows->connect(*made->client_, worker.tables().sparse());
+  TALLY_TRY(worker.agree(options.rank == 0 ? made->assign_values(options) : Result<void>()));
+  TALLY_TRY(worker.join(/*step=*/0));
+  // No rank pushes before all ranks have the same values.
+  TALLY_TRY(worker.barrier());
+  return made;
+}
+
+ServerExchange::ServerExchange(std::unique_ptr<ServerClient> client, ServerTables tables,
+                               const Options& options)
+    : worker_(*client, std::move(tables), options.rules, options.rank),
+      step_(worker_, {.optimizers = options.optimizers,
+                      .clip = options.clip,
+                      .rows = options.rows,
+                      .is_plain = is_plain(options)}),
+      meetings_(worker_, step_),
+      checkpoint_(worker_, step_,
+                  {.parameters = options.parameters,
+                   .optimizers = options.optimizers,
+                   .codec = options.codec,
+                   .snapshot_name = options.snapshot_name}),
+      client_(std::move(client)) {}
+
+// Tables of an earlier training restart at version 0: rounds, warm-ups and random choices depend on
+// the version.
+Result<void> ServerExchange::assign_values(const Options& options) {
+  for (const server::TableId table : worker_.tables().ids())
+    TALLY_TRY(client_->set_version(table, 0, kTableLimit));
+  for (std::size_t p = 0; p < options.parameters.size(); ++p)
+    options.initial(p, {.type = type(p), .bytes = values(p)});
+  for (const ServerTables::Table& table : worker_.tables().all())
+    TALLY_TRY(worker_.wait(
+        client_->push(table.all(), {.kind = server::PushKind::kAssign}, table.values)));
+  return {};
+}
+
+Result<void> ServerExchange::ready(std::size_t parameter, const std::byte* elsewhere) {
+  TALLY_CHECK(elsewhere == nullptr);
+  step_.ready(parameter);
+  return {};
+}
+
+Result<void> ServerExchange::drain(const StepContribution& rest) {
+  if (worker_.rules().has_rounds())
+    return make_error(ErrorCode::kInvalid,
+                      "drain() is not offered where servers wait for every worker's gradient: call "
+                      "step() with 0 samples instead");
+  if (rest.samples > 0) TALLY_TRY(step_.complete(rest));
+  TALLY_TRY(step_.flush());
+  // The clock tells the others not to wait for this worker.
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;
+  TALLY_TRY(worker_.tell_clock(kEnd));
+  TALLY_TRY(worker_.barrier());
+  TALLY_TRY(worker_.refresh());
+  step_.renew();
+  return {};
+}
+
+DataType ServerExchange::type(std::size_t parameter) const {
+  return worker_.tables().all()[worker_.tables().places()[parameter].table].type;
+}
+
+Statistics ServerExchange::statistics() const {
+  return {.update = worker_.figures.copying,
+          .wait = worker_.figures.waited,
+          .staleness = worker_.figures.staleness,
+          .dropped = worker_.figures.dropped};
+}
+
+}  // namespace tally::exchange

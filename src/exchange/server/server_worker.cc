@@ -1,0 +1,159 @@
+#include "exchange/server/server_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/stopwatch.h"
+
+namespace tally::exchange {
+namespace {
+
+// The time limit for workers to reach a meeting: the slowest may be in a long step.
+constexpr Duration kMeetingLimit = std::chrono::minutes(10);
+// The limit of ServerClient::agree().
+constexpr std::size_t kMostValues = 65536;
+
+}  // namespace
+
+void Reading::take(const server::Completion& completion) {
+  if (!read) {
+    read = policy::Read{.version = completion.version,
+                        .clock = completion.clock,
+                        .newest_version = completion.version};
+    return;
+  }
+  read->version = std::min(read->version, completion.version);
+  read->clock = std::min(read->clock, completion.clock);
+  read->newest_version = std::max(read->newest_version, completion.version);
+}
+
+ServerWorker::ServerWorker(ServerClient& client, ServerTables tables, const policy::Rules& rules,
+                           int rank)
+    : client_(client), tables_(std::move(tables)), rules_(rules), rank_(rank) {}
+
+Result<server::Completion> ServerWorker::wait(server::Ticket ticket) {
+  const Stopwatch watch(figures.waited);
+  return client_.wait(ticket);
+}
+
+void ServerWorker::pull_values(const server::PullOptions& facts,
+                               std::vector<server::Ticket>& tickets) {
+  for (const ServerTables::Table& table : tables_.all())
+    tickets.push_back(client_.pull(table.all(), facts, table.values));
+}
+
+void ServerWorker::await_rows(const server::PullOptions& facts,
+                              std::vector<server::Ticket>& tickets) {
+  for (const server::TableId table : tables_.sparse())
+    tickets.push_back(client_.pull_rows(table, facts, {}, {}));
+}
+
+Result<void> ServerWorker::await(std::span<const server::Ticket> tickets, Reading& reading) {
+  for (const server::Ticket ticket : tickets) {
+    TALLY_TRY(const server::Completion completion, wait(ticket));
+    reading.take(completion);
+  }
+  return {};
+}
+
+Result<void> ServerWorker::tell_clock(std::uint64_t clock) {
+  for (const server::TableId table : tables_.ids()) TALLY_TRY(wait(client_.clock(table, clock)));
+  return {};
+}
+
+Result<void> ServerWorker::sum(std::span<double> values) {
+  const Stopwatch watch(figures.waited);
+  do {
+    const auto part = values.first(std::min(kMostValues, values.size()));
+    TALLY_TRY(const std::vector<double> sums, client_.agree(part, kMeetingLimit));
+    std::copy_n(sums.begin(), std::min(sums.size(), part.size()), part.begin());
+    values = values.subspan(part.size());
+  } while (!values.empty());
+  return {};
+}
+
+Result<void> ServerWorker::agree(const Result<void>& own) {
+  double failures = own.has_value() ? 0 : 1;
+  TALLY_TRY(sum(std::span(&failures, 1)));
+  if (!own.has_value() || failures == 0) return own;
+  return make_error(ErrorCode::kPeerLost, "another worker has failed: its error has the reason");
+}
+
+Result<void> ServerWorker::read_own_state() {
+  for (const ServerTables::Table& table : tables_.all())
+    if (table.coded != nullptr && table.coded->in_step())
+      TALLY_TRY(table.coded->read_state(client_));
+  return {};
+}
+
+Result<Reading> ServerWorker::pull_newest() {
+  std::vector<server::Ticket> tickets;
+  Reading reading;
+  pull_values({}, tickets);
+  await_rows({}, tickets);
+  TALLY_TRY(await(tickets, reading));
+  return reading;
+}
+
+Result<void> ServerWorker::join(std::uint64_t step) {
+  TALLY_TRY(const Reading reading, pull_newest());
+  TALLY_TRY(read_own_state());
+  me_ = policy::join(rules_, rank_, reading.read.value_or(policy::Read{}));
+  first_version_ = me_.version;
+  first_clock_ = me_.clock;
+  first_step_ = step;
+  met_step_ = 0;
+  return {};
+}
+
+void ServerWorker::after_step(const policy::StepChoice& step, const Reading& reading) {
+  me_ = policy::after_step(rules_, me_, step, reading.read.value_or(policy::Read{}));
+}
+
+Result<void> ServerWorker::refresh() {
+  TALLY_TRY(const Reading reading, pull_newest());
+  // A worker that is in step already has these values and their state.
+  if (reading.read->version != me_.version || reading.read->newest_version != me_.version)
+    TALLY_TRY(read_own_state());
+  after_step({.takes_part = false, .push = false, .pull = true, .clock = me_.clock}, reading);
+  return {};
+}
+
+server::TableId ServerWorker::first_table() const {
+  return tables_.all().empty() ? tables_.sparse().front() : tables_.all().front().id;
+}
+
+std::uint64_t ServerWorker::newest_version() const {
+  std::uint64_t newest = client_.newest_version(first_table());
+  for (const ServerTables::Table& table : tables_.all())
+    newest = std::max(newest, client_.newest_version(table.id));
+  return newest;
+}
+
+std::uint64_t ServerWorker::known_version() const {
+  return std::max(client_.newest_version(first_table()), me_.version);
+}
+
+bool ServerWorker::counts_gradients() const {
+  return rules_.update == plan::Update::kAsp && rules_.push_every == 1;
+}
+
+std::uint64_t ServerWorker::version_of(std::uint64_t step) const {
+  return first_version_ +
+         (step - std::min(step, first_step_)) * static_cast<std::uint64_t>(ranks());
+}
+
+// Without rounds, N gradients make a step.
+std::uint64_t ServerWorker::steps() const {
+  std::uint64_t made = me_.clock - first_clock_;
+  if (rules_.has_rounds()) {
+    made = me_.version - first_version_;
+  } else if (rules_.update == plan::Update::kAsp) {
+    made = (known_version() - first_version_) * rules_.push_every /
+           static_cast<std::uint64_t>(ranks());
+  }
+  return std::max(first_step_ + made, met_step_);
+}
+
+}  // namespace tally::exchange
