@@ -1,0 +1,119 @@
+#pragma once
+#include <cstddef>
+#include <deque>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exchange/server/server_client.h"
+#include "sim/server_cluster.h"
+
+namespace tally::sim {
+
+// The ServerClient of a worker in virtual time. Each call has the time limit of the cluster.
+class SimServerClient final : public exchange::ServerClient {
+ public:
+  // Requests may use the memory until the worker ends.
+  using Memory = std::deque<std::vector<double>>;
+  SimServerClient(ServedWorker& me, Memory& memory) : me_(me), memory_(memory) {}
+
+  Result<server::TableId> define(const server::TableSpec& spec, Duration) override {
+    return me_.define(spec);
+  }
+  std::uint32_t parts(server::TableId table) const override { return me_.node().parts(table); }
+  std::size_t part_elements(server::TableId table) const override {
+    return me_.node().part_elements(table);
+  }
+  Result<std::span<std::byte>> allocate(std::size_t bytes) override {
+    memory_.emplace_back((bytes + sizeof(double) - 1) / sizeof(double));
+    return std::as_writable_bytes(std::span(memory_.back())).first(bytes);
+  }
+
+  server::Ticket push(const PartRange& range, const server::PushOptions& options,
+                      std::span<const std::byte> gradient) override {
+    return me_.node().push(range, options, gradient);
+  }
+  server::Ticket pull(const PartRange& range, const server::PullOptions& options,
+                      std::span<std::byte> values) override {
+    return me_.node().pull(range, options, values);
+  }
+  server::Ticket push_pull(const PartRange& range, const server::PushOptions& push,
+                           const server::PullOptions& pull, std::span<const std::byte> gradient,
+                           std::span<std::byte> values) override {
+    return me_.node().push_pull(range, push, pull, gradient, values);
+  }
+  server::Ticket push_encoded(const PartRange& range, const server::PushOptions& options,
+                              Messages gradient) override {
+    return me_.node().push_encoded(range, options, gradient);
+  }
+  server::Ticket push_pull_encoded(const PartRange& range, const server::PushOptions& push,
+                                   const server::PullOptions& pull, Messages gradient,
+                                   std::span<std::byte> values) override {
+    return me_.node().push_pull_encoded(range, push, pull, gradient, values);
+  }
+  server::Ticket push_average(const PartRange& range, const server::PushOptions& push,
+                              const server::PullOptions& pull, Messages gradient,
+                              std::span<std::byte> values, std::span<Average> averages) override {
+    return me_.node().push_average(range, push, pull, gradient, values, averages);
+  }
+  server::Ticket push_rows(server::TableId table, const server::PushOptions& options,
+                           std::span<const std::uint64_t> keys,
+                           std::span<const float> rows) override {
+    return me_.node().push(table, options, keys, rows);
+  }
+  server::Ticket pull_rows(server::TableId table, const server::PullOptions& options,
+                           std::span<const std::uint64_t> keys, std::span<float> rows) override {
+    return me_.node().pull(table, options, keys, rows);
+  }
+  server::Ticket clock(server::TableId table, std::uint64_t clock) override {
+    return me_.node().clock(table, clock);
+  }
+
+  Result<server::Completion> wait(server::Ticket ticket) override { return me_.wait(ticket); }
+  bool done(server::Ticket ticket) const override { return me_.node().done(ticket); }
+  void abandon(server::Ticket ticket) override { me_.node().abandon(ticket); }
+  std::uint64_t newest_version(server::TableId table) const override {
+    return me_.node().newest_version(table);
+  }
+  Result<std::vector<double>> agree(std::span<const double> values, Duration) override {
+    return me_.agree(values);
+  }
+  Membership membership() const override { return me_.node().membership(); }
+
+  Result<std::filesystem::path> snapshot(const std::string& name, Duration) override {
+    const server::Ticket ticket = me_.node().snapshot(name);
+    TALLY_TRY(me_.await(ticket));
+    return me_.node().take_snapshot(ticket);
+  }
+  Result<void> restore(const std::filesystem::path& snapshot, Duration,
+                       const std::vector<std::string>& only) override {
+    return finish(me_.node().restore(snapshot, only));
+  }
+  bool keeps_residual(server::TableId table) const override {
+    return me_.node().keeps_residual(table);
+  }
+  Result<void> read_state(const PartRange& range, int array, std::span<std::byte> state,
+                          Duration) override {
+    return finish(me_.node().read_state(range, array, state));
+  }
+  Result<void> write_state(const PartRange& range, int array, std::span<const std::byte> state,
+                           Duration) override {
+    return finish(me_.node().write_state(range, array, state));
+  }
+  Result<void> set_version(server::TableId table, std::uint64_t version, Duration) override {
+    return finish(me_.node().set_version(table, version));
+  }
+
+ private:
+  Result<void> finish(server::Ticket ticket) {
+    TALLY_TRY(me_.wait(ticket));
+    return {};
+  }
+
+  ServedWorker& me_;
+  Memory& memory_;
+};
+
+}  // namespace tally::sim

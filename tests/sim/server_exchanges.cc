@@ -1,0 +1,243 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "exchange/lane/codec_groups.h"
+#include "exchange/server/server_exchange.h"
+#include "plan/plan.h"
+#include "sim/server_client.h"
+#include "sim/server_cluster.h"
+
+// The exchange of a trainer with home=server on many workers, while workers and servers are lost or
+// slow.
+
+namespace tally::sim {
+namespace {
+
+using namespace std::chrono_literals;
+using exchange::ParameterInfo;
+using exchange::ServerExchange;
+
+constexpr std::uint64_t kSteps = 10;
+constexpr double kStepRate = 0.05;
+
+struct ServerExchangeCase {
+  std::string name;
+  std::string plan;
+  bool has_rounds = true;
+};
+
+// The second parameter is cut into three parts; the last has a table of its own.
+std::vector<ParameterInfo> model() {
+  return {{.name = "bias", .shape = {30}},
+          {.name = "weight", .shape = {300, 500}},
+          {.name = "scale", .type = DataType::kFloat64, .shape = {7}}};
+}
+
+// One worker of a run, after it.
+struct Trained {
+  std::unique_ptr<ServerExchange> exchange;  // requests may use its memory until the run ends
+  SimServerClient::Memory memory;
+  std::uint64_t steps = 0;
+  std::vector<std::vector<std::byte>> values;
+};
+
+struct ServerRun {
+  ServerExchangeCase plan;
+  int workers = 2;
+  std::uint64_t seed = 1;
+};
+
+// A gradient that depends on the values, so that a wrong value does not go away.
+void write_gradient(ServerExchange& exchange, std::size_t parameter, Rng& rng) {
+  const exchange::RealSpan gradient{.type = exchange.type(parameter),
+                                    .bytes = exchange.gradient(parameter)};
+  const exchange::RealSpan values{.type = gradient.type, .bytes = exchange.values(parameter)};
+  const std::uint64_t salt = rng.next();
+  gradient.visit([&]<typename T>(std::span<T> out) {
+    const std::span<const T> at = exchange::elements_of<T>(values.bytes);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = at[i] / 8 + static_cast<T>((salt >> (i % 48)) & 0xff) / 256 - T{0.5};
+  });
+}
+
+Result<void> make_step(ServerExchange& exchange, ServedWorker& me, std::size_t groups, Rng& rng) {
+  TALLY_TRY(const exchange::StepChoice choice, exchange.begin());
+  exchange::StepContribution own{.rates = std::vector<double>(groups, kStepRate)};
+  TALLY_TRY(me.sleep(std::chrono::microseconds(rng.below(3000))));
+  if (choice.computes) {
+    own.samples = own.weight = 1 + me.rank();
+    if (rng.below(2) == 0) TALLY_TRY(exchange.announce(own));
+    for (std::size_t p = model().size(); p-- > 0;) {
+      write_gradient(exchange, p, rng);
+      TALLY_TRY(exchange.ready(p));
+      TALLY_TRY(me.sleep(std::chrono::microseconds(rng.below(300))));
+    }
+  }
+  TALLY_TRY(exchange.complete(own));
+  return {};
+}
+
+Result<void> train(ServedWorker& me, const ServerRun& run, Trained& trained) {
+  TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().membership().workers == run.workers; }));
+  TALLY_TRY(const plan::Plan plan, plan::parse_plan(run.plan.plan, {.home = plan::Home::kServer}));
+  TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, run.workers, 1));
+  std::vector<ParameterInfo> parameters = model();
+  TALLY_TRY(const exchange::CodecGroups groups,
+            exchange::split_groups(plan.codec, {sgd({.rate = kStepRate})}, parameters));
+  TALLY_TRY(trained.exchange,
+            ServerExchange::make(std::make_unique<SimServerClient>(me, trained.memory),
+                                 {.parameters = parameters,
+                                  .optimizers = groups.optimizers,
+                                  .rules = rules,
+                                  .plan = plan::to_string(plan),
+                                  .codec = plan.codec,
+                                  .senders = groups.senders,
+                                  .rank = me.rank(),
+                                  .initial = [](std::size_t p, const exchange::RealSpan& values) {
+                                    values.visit([p]<typename T>(std::span<T> all) {
+                                      for (std::size_t i = 0; i < all.size(); ++i)
+                                        all[i] = static_cast<T>((i * 7 + p) % 11) / 11;
+                                    });
+                                  }}));
+  ServerExchange& exchange = *trained.exchange;
+  Rng rng(run.seed * 1000 + static_cast<std::uint64_t>(me.rank()));
+  while (exchange.steps() < kSteps)
+    TALLY_TRY(make_step(exchange, me, groups.optimizers.size(), rng));
+  std::vector<double> present = {1};
+  TALLY_TRY(exchange.meetings().meet(present));
+  EXPECT_GE(present[0], 1);
+  EXPECT_LE(present[0], run.workers);
+  trained.steps = exchange.steps();
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    trained.values.emplace_back(exchange.values(p).begin(), exchange.values(p).end());
+  return {};
+}
+
+// By seed one member is lost or slow, at one of its frames or for a while.
+enum class Fault { kNone, kWorkerLost, kServerLost, kWorkerSlow, kServerStopped, kCount };
+
+Fault disturb(ServedCluster& cluster, const ServerRun& run, int servers) {
+  Rng rng(run.seed * 77 + 5);
+  const auto fault = static_cast<Fault>(run.seed % static_cast<std::uint64_t>(Fault::kCount));
+  const Rank worker = cluster.worker(static_cast<int>(rng.below(run.workers)));
+  const Rank server = cluster.server(static_cast<int>(rng.below(servers)));
+  const std::uint64_t frame = 20 + rng.below(100);
+  const TimePoint from = 10ms + std::chrono::microseconds(rng.below(40000));
+  switch (fault) {
+    case Fault::kWorkerLost:
+      cluster.faults().kill({.rank = worker, .before_frame = frame});
+      break;
+    case Fault::kServerLost:
+      cluster.faults().kill({.rank = server, .before_frame = frame});
+      break;
+    case Fault::kWorkerSlow:
+      cluster.faults().delay(
+          {.from = worker, .to = server, .extra = 20ms, .since = from, .until = from + 60ms});
+      break;
+    case Fault::kServerStopped:
+      cluster.faults().stop({.rank = server, .from = from, .until = from + 150ms});
+      break;
+    default:
+      break;
+  }
+  return fault;
+}
+
+class SimServerExchanges : public testing::TestWithParam<ServerExchangeCase> {
+ protected:
+  void check(const ServerRun& run) {
+    SCOPED_TRACE(testing::Message() << run.workers << " workers, seed " << run.seed);
+    constexpr int kServers = 3;
+    ServedCluster cluster({.servers = kServers,
+                           .workers = run.workers,
+                           .replicas = 2,
+                           .seed = run.seed,
+                           .conditions = {.jitter = 300us}});
+    const Fault fault = disturb(cluster, run, kServers);
+    std::vector<Trained> trained(static_cast<std::size_t>(run.workers));
+    const auto results = cluster.run([&](ServedWorker& me) {
+      return train(me, run, trained[static_cast<std::size_t>(me.rank())]);
+    });
+    const Trained* first = nullptr;
+    int lost = 0;
+    for (std::size_t rank = 0; rank < results.size(); ++rank) {
+      if (!results[rank].has_value()) {
+        ++lost;
+        EXPECT_EQ(results[rank].error().code, ErrorCode::kClosed)
+            << "rank " << rank << ": " << to_string(results[rank].error());
+        continue;
+      }
+      if (first == nullptr) first = &trained[rank];
+      EXPECT_EQ(trained[rank].steps, first->steps) << "rank " << rank;
+      // Without rounds, gradients of a lost worker may arrive after a survivor has read.
+      if (run.plan.has_rounds || fault != Fault::kWorkerLost) {
+        EXPECT_TRUE(trained[rank].values == first->values) << "rank " << rank;
+      }
+    }
+    EXPECT_LE(lost, fault == Fault::kWorkerLost ? 1 : 0);
+    lost_workers_ += lost;
+    lost_servers_ += std::count_if(cluster.events().begin(), cluster.events().end(),
+                                   [](const std::string& event) {
+                                     return event.find("rank 0: server") != std::string::npos &&
+                                            event.find("lost") != std::string::npos;
+                                   });
+    ASSERT_NE(first, nullptr);
+    if (run.plan.has_rounds) {
+      EXPECT_EQ(first->steps, kSteps);
+    }
+  }
+
+  std::int64_t lost_workers_ = 0;
+  std::int64_t lost_servers_ = 0;
+};
+
+TEST_P(SimServerExchanges, SurvivorsEndWithOneModel) {
+  for (const int workers : {2, 3, 5})
+    for (std::uint64_t seed = 0; seed < 10; ++seed)
+      check({.plan = GetParam(), .workers = workers, .seed = seed});
+  EXPECT_GT(lost_workers_, 0);
+  EXPECT_GT(lost_servers_, 0);
+}
+
+TEST_P(SimServerExchanges, SixteenWorkersEndWithOneModel) {
+  for (const std::uint64_t seed : {1U, 2U})
+    check({.plan = GetParam(), .workers = 16, .seed = seed});
+}
+
+// A single server has the only copy.
+TEST_P(SimServerExchanges, WithoutServersAllWorkersHaveTheSameError) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ServerRun run{.plan = GetParam(), .workers = 3, .seed = seed};
+    ServedCluster cluster({.servers = 1, .workers = 3, .seed = seed});
+    cluster.faults().kill({.rank = cluster.server(0), .before_frame = 60 + seed * 31});
+    std::vector<Trained> trained(3);
+    const auto results = cluster.run([&](ServedWorker& me) {
+      return train(me, run, trained[static_cast<std::size_t>(me.rank())]);
+    });
+    for (const auto& result : results) {
+      ASSERT_FALSE(result.has_value());
+      EXPECT_EQ(result.error().code, ErrorCode::kPeerLost) << to_string(result.error());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SimServerExchanges,
+    testing::Values(ServerExchangeCase{"bsp", "update=bsp"},
+                    ServerExchangeCase{"backup", "update=backup:1"},
+                    ServerExchangeCase{"ssp", "update=ssp:2", false},
+                    ServerExchangeCase{"asp", "update=asp", false},
+                    ServerExchangeCase{"asp_rarely", "update=asp:push=2,fetch=3", false},
+                    ServerExchangeCase{"topk", "update=bsp codec=topk:0.05"},
+                    ServerExchangeCase{"powersgd", "update=bsp codec=powersgd:2"}),
+    [](const auto& each) { return each.param.name; });
+
+}  // namespace
+}  // namespace tally::sim
