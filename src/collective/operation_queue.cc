@@ -55,14 +55,26 @@ Handle OperationQueue::push(const Request& request) {
   return Handle(state);
 }
 
+bool OperationQueue::is_busy() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const Item& item) { return !is_point(item.request); });
+}
+
+// A collective that waits behind a running one is not new.
+bool OperationQueue::can_begin() const {
+  const bool busy = is_busy();
+  return std::any_of(queue_.begin(), queue_.end(),
+                     [busy](const Item& item) { return !busy || is_point(item.request); });
+}
+
 bool OperationQueue::has_new() {
   const MutexLock lock(mutex_);
-  return !queue_.empty();
+  return can_begin();
 }
 
 void OperationQueue::wait_for_new(Duration at_most) {
   const MutexLock lock(mutex_);
-  if (queue_.empty()) arrived_.wait_for(mutex_, at_most);
+  if (!can_begin()) arrived_.wait_for(mutex_, at_most);
 }
 
 void OperationQueue::finish(Item& item, const Result<void>& outcome) {
@@ -78,8 +90,7 @@ bool OperationQueue::take_new(const std::stop_token& stop) {
     const MutexLock lock(mutex_);
     while (started_ == nullptr && queue_.empty() && running_.empty() && !stop.stop_requested())
       arrived_.wait_for(mutex_, std::chrono::milliseconds(100));
-    bool busy = std::any_of(running_.begin(), running_.end(),
-                            [](const Item& item) { return !is_point(item.request); });
+    bool busy = is_busy();
     for (auto next = queue_.begin(); next != queue_.end();) {
       const auto item = next++;
       if (!is_point(item->request) && busy) continue;

@@ -71,7 +71,7 @@ class OperationQueue {
   // Nothing is queued or in progress.
   bool idle() const { return pending_.load(std::memory_order_acquire) == 0; }
 
-  // For rest(): whether requests wait to be begun, and a wait for one.
+  // For rest(): whether a request may begin now, and a wait for one.
   bool has_new();
   void wait_for_new(Duration at_most);
 
@@ -86,6 +86,8 @@ class OperationQueue {
   // Moves requests that may begin from the queue to `running_`; the queue's thread waits for one if
   // nothing runs. Returns whether there was one.
   bool take_new(const std::stop_token& stop);
+  bool is_busy() const;  // whether a collective runs
+  bool can_begin() const TALLY_REQUIRES(mutex_);
   bool advance_running();
   void end_all();
   void finish(Item& item, const Result<void>& outcome);
