@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/check.h"
 #include "base/errors.h"
 #include "checkpoint/json.h"
 
@@ -41,6 +42,12 @@ Result<std::uint64_t> element_count(const TensorInfo& tensor) {
     count *= size;
   }
   return count;
+}
+
+std::uint64_t tensor_bytes(const TensorInfo& tensor) {
+  const auto count = element_count(tensor);
+  TALLY_CHECK(count.has_value());
+  return *count * size_of(tensor.type);
 }
 
 Result<void> check_range(const std::filesystem::path& path, const TensorInfo& tensor,

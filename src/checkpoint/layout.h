@@ -15,6 +15,9 @@ inline constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 60;
 // kMaxFileBytes.
 Result<std::uint64_t> element_count(const TensorInfo& tensor);
 
+// Of a tensor whose element_count() is no error.
+std::uint64_t tensor_bytes(const TensorInfo& tensor);
+
 // kInvalid, with the path, unless `bytes` is a whole number of elements that the tensor has from
 // element `first` on.
 Result<void> check_range(const std::filesystem::path& path, const TensorInfo& tensor,

@@ -4,8 +4,8 @@
 
 #include "base/errors.h"
 #include "kernel/crc32c/crc32c.h"
-#include "wire/bytes.h"
 #include "wire/error_body.h"
+#include "wire/fields.h"
 
 namespace tally::checkpoint {
 namespace {
@@ -33,58 +33,19 @@ Result<Message> tell_bytes(Communicator& group, Message message, Deadline by) {
   return message;
 }
 
-constexpr std::size_t kRangeBytes = 24;
-
 // Success has no bytes.
 Message bytes_of(const Result<void>& outcome) {
   return outcome.has_value() ? Message() : wire::encode_error(outcome.error());
 }
 
-void put_outcome(wire::Writer& out, const Result<void>& outcome) {
-  const Message body = bytes_of(outcome);
-  out.u32(static_cast<std::uint32_t>(body.size()));
-  out.bytes(body);
-}
-
-// Reads the outcome that a rank sent into `*outcome`. The return value is an error only if the
-// bytes cannot be decoded.
-Result<void> take_outcome(wire::Reader& in, Result<void>* outcome) {
-  TALLY_TRY(const std::uint32_t bytes, in.u32());
-  TALLY_TRY(const std::span<const std::byte> body, in.bytes(bytes));
-  if (body.empty()) return {};
-  Error error;
-  TALLY_TRY(wire::decode_error(body, &error));
-  *outcome = error;
-  return {};
-}
-
-void put_ranges(wire::Writer& out, const std::vector<Range>& ranges) {
-  out.u64(ranges.size());
-  for (const Range& range : ranges) {
-    out.u64(range.tensor);
-    out.u64(range.first);
-    out.u64(range.count);
+template <typename Fields>
+void outcome_field(Fields& f, wire::FieldsOf<Fields, Result<void>>& outcome) {
+  std::optional<Error> error;
+  if (!outcome.has_value()) error = outcome.error();
+  f.optional(error, [&f](auto& some) { f.error(some); });
+  if constexpr (Fields::kReads) {
+    if (error) outcome = *error;
   }
-}
-
-// Reads the number of items that follow, each of at least `each_bytes`. kCorrupt if the rest of the
-// message is too short for them.
-Result<std::uint64_t> take_count(wire::Reader& in, std::size_t each_bytes) {
-  TALLY_TRY(const std::uint64_t count, in.u64());
-  if (count > in.remaining_bytes() / each_bytes)
-    return corrupt(fmt::format("{} pieces in a message of {} bytes", count, in.remaining_bytes()));
-  return count;
-}
-
-Result<std::vector<Range>> take_ranges(wire::Reader& in) {
-  TALLY_TRY(const std::uint64_t count, take_count(in, kRangeBytes));
-  std::vector<Range> ranges(count);
-  for (Range& range : ranges) {
-    TALLY_TRY(range.tensor, in.u64());
-    TALLY_TRY(range.first, in.u64());
-    TALLY_TRY(range.count, in.u64());
-  }
-  return ranges;
 }
 
 }  // namespace
@@ -134,54 +95,38 @@ Result<std::string> tell(Communicator& group, const std::string& own, Deadline b
   return std::string(reinterpret_cast<const char*>(message.data()), message.size());
 }
 
-Message encode(const Claim& claim) {
-  wire::Writer out;
-  put_outcome(out, claim.sound);
-  out.u64(claim.step);
-  out.u32(claim.tensors_crc32c);
-  put_ranges(out, claim.model);
-  put_ranges(out, claim.optimizer);
-  return out.take();
+template <typename Fields>
+void fields(Fields& f, wire::FieldsOf<Fields, Claim>& claim) {
+  outcome_field(f, claim.sound);
+  f.number(claim.step);
+  f.number(claim.tensors_crc32c);
+  for (auto* const ranges : {&claim.model, &claim.optimizer})
+    f.list(*ranges, kMaxMessageBytes, [&f](auto& range) {
+      f.number(range.tensor);
+      f.number(range.first);
+      f.number(range.count);
+    });
 }
 
-Result<Claim> decode_claim(const Message& message) {
-  wire::Reader in(message);
-  Claim claim;
-  TALLY_TRY(take_outcome(in, &claim.sound));
-  TALLY_TRY(claim.step, in.u64());
-  TALLY_TRY(claim.tensors_crc32c, in.u32());
-  TALLY_TRY(claim.model, take_ranges(in));
-  TALLY_TRY(claim.optimizer, take_ranges(in));
-  TALLY_TRY(in.end());
-  return claim;
+template <typename Fields>
+void fields(Fields& f, wire::FieldsOf<Fields, Written>& written) {
+  outcome_field(f, written.done);
+  f.list(written.model_crc32c, kMaxMessageBytes, [&f](auto& crc32c) { f.number(crc32c); });
+  f.number(written.optimizer_bytes);
+  f.number(written.optimizer_crc32c);
 }
 
-Message encode(const Written& written) {
-  wire::Writer out;
-  put_outcome(out, written.done);
-  out.u64(written.model_crc32c.size());
-  for (const std::uint32_t crc32c : written.model_crc32c) out.u32(crc32c);
-  out.u64(written.optimizer_bytes);
-  out.u32(written.optimizer_crc32c);
-  return out.take();
-}
+Message encode(const Claim& claim) { return wire::encode_fields(claim); }
+Message encode(const Written& written) { return wire::encode_fields(written); }
+
+Result<Claim> decode_claim(const Message& message) { return wire::decode_fields<Claim>(message); }
 
 Result<std::vector<Written>> decode_written(const std::vector<Message>& messages) {
   std::vector<Written> all;
   for (const Message& message : messages) {
-    wire::Reader in(message);
-    Written written;
-    TALLY_TRY(take_outcome(in, &written.done));
+    TALLY_TRY(Written written, wire::decode_fields<Written>(message));
     if (!written.done.has_value())
       return of_rank(static_cast<Rank>(all.size()), written.done.error());
-    TALLY_TRY(const std::uint64_t count, take_count(in, sizeof(std::uint32_t)));
-    written.model_crc32c.resize(count);
-    for (std::uint32_t& crc32c : written.model_crc32c) {
-      TALLY_TRY(crc32c, in.u32());
-    }
-    TALLY_TRY(written.optimizer_bytes, in.u64());
-    TALLY_TRY(written.optimizer_crc32c, in.u32());
-    TALLY_TRY(in.end());
     all.push_back(std::move(written));
   }
   return all;

@@ -6,12 +6,15 @@
 //   load_optimizer()  one Extent per piece, from the header of each rank's file; check_cover() then
 //                     requires that the pieces cover each state tensor exactly once
 //
+// A single file has no manifest; load_file() takes its tensors from its header.
+//
 // read() copies the intersection of the wanted range with each Extent, so any number of ranks can
-// read any range. Each read opens its file again.
+// read any range. Each read opens its file of a folder again.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/errors.h"
 #include "base/file_io.h"
@@ -20,7 +23,6 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/state_file.h"
-#include "checkpoint/weights_file.h"
 #include "tally/checkpoint.h"
 
 namespace tally::checkpoint {
@@ -43,11 +45,33 @@ struct StoredTensor {
 };
 using Index = std::map<std::string, StoredTensor, std::less<>>;
 
-class FolderReader final : public Reader {
- public:
-  explicit FolderReader(fs::path folder) : folder_(std::move(folder)) {}
+// A zip archive begins with "PK"; torch.save writes one.
+Result<void> check_is_no_archive(const File& file, const fs::path& path) {
+  TALLY_TRY(const std::uint64_t bytes, file.size());
+  std::string first(2, '\0');
+  if (bytes < first.size()) return {};
+  TALLY_TRY(file.read_at(0, std::as_writable_bytes(std::span(first))));
+  if (first == "PK")
+    return corrupt_file(path,
+                        "is a zip archive, as torch.save writes it, and not a safetensors file: "
+                        "write it with safetensors.torch.save_file");
+  return {};
+}
 
-  Result<void> load() {
+class StoredReader final : public Reader {
+ public:
+  explicit StoredReader(fs::path path) : folder_(std::move(path)) {}
+
+  Result<void> load_file() {
+    TALLY_TRY(File file, File::open_to_read(folder_));
+    TALLY_TRY(check_is_no_archive(file, folder_));
+    TALLY_TRY(header_, read_header(file, folder_));
+    for (const Entry& entry : header_.entries) manifest_.tensors.push_back(entry.tensor);
+    file_ = std::move(file);
+    return index_model(folder_, header_);
+  }
+
+  Result<void> load_folder() {
     TALLY_TRY(load_manifest());
     for (const FileRecord& file : manifest_.files) TALLY_TRY(check_size(folder_, file));
     TALLY_TRY(load_model());
@@ -66,9 +90,9 @@ class FolderReader final : public Reader {
   const std::string& state() const override { return state_; }
 
   Result<std::string> rank_state(Rank rank) const override {
-    if (rank < 0 || rank >= ranks())
-      return invalid(
-          fmt::format("{}: no rank {}, it was written by {}", folder_.string(), rank, ranks()));
+    if (rank < 0 || static_cast<std::size_t>(rank) >= rank_states_.size())
+      return invalid(fmt::format("{}: no state of rank {}, it has those of {} ranks",
+                                 folder_.string(), rank, rank_states_.size()));
     const Extent& extent = rank_states_[static_cast<std::size_t>(rank)];
     std::string text(extent.count, '\0');
     TALLY_TRY(read_extent(extent, extent.offset, std::as_writable_bytes(std::span(text))));
@@ -85,11 +109,18 @@ class FolderReader final : public Reader {
   }
 
   Result<void> verify() const override {
+    if (file_) return verify_without_checksums();
     for (const FileRecord& file : manifest_.files) TALLY_TRY(verify_file(folder_, file));
     return {};
   }
 
  private:
+  Result<void> verify_without_checksums() const {
+    TALLY_TRY(const OpenedHeader again, read_header(*file_, folder_));
+    if (again != header_) return corrupt_file(folder_, "has changed since it was opened");
+    return file_->read_through([](std::span<const std::byte>) {});
+  }
+
   static constexpr std::size_t kModelIndex = 0;
   static constexpr std::size_t kStateIndex = 1;
   static constexpr std::size_t kFirstOptimizerIndex = 2;
@@ -121,22 +152,24 @@ class FolderReader final : public Reader {
 
   Result<void> load_model() {
     const fs::path path = path_of_file(kModelIndex);
-    TALLY_TRY(model_, empty_index(manifest_.tensors));
     TALLY_TRY(const File file, File::open_to_read(path));
     TALLY_TRY(const OpenedHeader header, read_header(file, path));
     if (header.entries.size() != manifest_.tensors.size())
       return corrupt_file(path, fmt::format("{} tensors, the manifest has {}",
                                             header.entries.size(), manifest_.tensors.size()));
-    std::map<std::string_view, const TensorInfo*> expected;
-    for (const TensorInfo& tensor : manifest_.tensors) expected[tensor.name] = &tensor;
+    return index_model(path, header);
+  }
+
+  Result<void> index_model(const fs::path& path, const OpenedHeader& header) {
+    TALLY_TRY(model_, empty_index(manifest_.tensors));
     for (const Entry& entry : header.entries) {
-      const auto known = expected.find(entry.tensor.name);
-      if (known == expected.end() || *known->second != entry.tensor)
+      const auto known = model_.find(entry.tensor.name);
+      if (known == model_.end() || known->second.info != entry.tensor)
         return corrupt_file(path,
                             fmt::format("tensor {} is not as in the manifest", entry.tensor.name));
-      StoredTensor& stored = model_.find(entry.tensor.name)->second;
-      stored.extents = {
-          {.count = stored.count, .file = kModelIndex, .offset = header.data_offset + entry.begin}};
+      known->second.extents = {{.count = known->second.count,
+                                .file = kModelIndex,
+                                .offset = header.data_offset + entry.begin}};
     }
     return {};
   }
@@ -216,12 +249,16 @@ class FolderReader final : public Reader {
 
   Result<void> read_extent(const Extent& extent, std::uint64_t offset,
                            std::span<std::byte> out) const {
+    if (file_) return file_->read_at(offset, out);
     TALLY_TRY(const File file, File::open_to_read(path_of_file(extent.file)));
     return file.read_at(offset, out);
   }
 
-  const fs::path folder_;
-  Manifest manifest_;
+  const fs::path folder_;  // or the single file
+  // The single file stays open, so that a file which replaces it does not disturb the reader.
+  std::optional<File> file_;
+  OpenedHeader header_;  // of the single file
+  Manifest manifest_;    // of a single file: only its tensors
   Index model_;
   Index optimizer_;
   std::vector<Extent> rank_states_;
@@ -232,11 +269,11 @@ class FolderReader final : public Reader {
 
 Result<std::unique_ptr<Reader>> Reader::open(const fs::path& checkpoint) {
   std::error_code ignored;
-  if (fs::is_regular_file(checkpoint, ignored)) return open_weights_file(checkpoint);
-  if (!fs::is_directory(checkpoint, ignored))
+  const bool is_file = fs::is_regular_file(checkpoint, ignored);
+  if (!is_file && !fs::is_directory(checkpoint, ignored))
     return invalid(fmt::format("{}: no such checkpoint", checkpoint.string()));
-  auto reader = std::make_unique<FolderReader>(checkpoint);
-  TALLY_TRY(reader->load());
+  auto reader = std::make_unique<StoredReader>(checkpoint);
+  TALLY_TRY(is_file ? reader->load_file() : reader->load_folder());
   return std::unique_ptr<Reader>(std::move(reader));
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/check.h"
 #include "base/errors.h"
 #include "checkpoint/json.h"
 #include "checkpoint/layout.h"
@@ -61,10 +60,8 @@ std::vector<Entry> lay_out(std::span<const TensorInfo> tensors) {
   });
   std::uint64_t end = 0;
   for (const std::size_t index : order) {
-    const auto count = element_count(tensors[index]);
-    TALLY_CHECK(count.has_value());
     entries[index].begin = end;
-    end += *count * size_of(tensors[index].type);
+    end += tensor_bytes(tensors[index]);
     entries[index].end = end;
   }
   return entries;

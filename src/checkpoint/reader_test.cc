@@ -1,6 +1,4 @@
 // Files are made byte by byte here, as another program would write them.
-#include "checkpoint/weights_file.h"
-
 #include <array>
 #include <fstream>
 
