@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/manifest.h"
 #include "server/snapshot/snapshot.h"
 
 namespace tally::adapter {
@@ -73,7 +74,7 @@ fs::path row_snapshot_of(const checkpoint::Reader& reader) {
   const fs::path beside =
       absolute_of(reader.path()).parent_path() / named.parent_path().filename() / named.filename();
   std::error_code ignored;
-  return fs::exists(beside / server::kSnapshotManifest, ignored) ? beside : named;
+  return fs::exists(beside / checkpoint::kManifestFile, ignored) ? beside : named;
 }
 
 RowSnapshotRetention::RowSnapshotRetention(fs::path checkpoints, const fs::path& snapshots)

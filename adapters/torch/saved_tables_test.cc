@@ -194,12 +194,11 @@ TEST_F(SavedTablesTest, ADamagedOrMissingSnapshotIsNamedWithTheRemedy) {
   const std::string rows_are_there = "; the rows of " + reader->path().string() + " are in this";
   fs::path file;
   for (const auto& entry : fs::directory_iterator(snapshot))
-    if (entry.path().extension() == ".tally") file = entry.path();
+    if (entry.path().extension() == ".safetensors") file = entry.path();
   { std::ofstream(file, std::ios::app) << "x"; }
   const auto damaged = SavedTables::open(*reader);
   ASSERT_FALSE(damaged.has_value());
-  EXPECT_THAT(damaged.error().message,
-              HasSubstr(fmt::format("{}: {} has", snapshot.string(), file.filename().string())));
+  EXPECT_THAT(damaged.error().message, HasSubstr(fmt::format("{}: expected", file.string())));
   EXPECT_THAT(damaged.error().message, HasSubstr(rows_are_there));
   EXPECT_THAT(damaged.error().message, HasSubstr("name another checkpoint"));
   // A host has the files of its own servers only.
@@ -211,7 +210,7 @@ TEST_F(SavedTablesTest, ADamagedOrMissingSnapshotIsNamedWithTheRemedy) {
   fs::remove_all(snapshot);
   const auto missing = SavedTables::open(*reader);
   ASSERT_FALSE(missing.has_value());
-  EXPECT_THAT(missing.error().message, HasSubstr((snapshot / "manifest").string()));
+  EXPECT_THAT(missing.error().message, HasSubstr((snapshot / "manifest.json").string()));
   EXPECT_THAT(missing.error().message, HasSubstr("copy it there, or to " + snapshot.string()));
 }
 
@@ -261,8 +260,8 @@ TEST_F(SavedTablesTest, SnapshotsAreRemovedWithTheirCheckpoints) {
   const fs::path elsewhere = folder_ / "elsewhere";
   const auto made = [](const fs::path& path) {
     fs::create_directories(path);
-    std::ofstream(path / "manifest") << "x";
-    std::ofstream(path / "server-1.tally") << "x";
+    std::ofstream(path / "manifest.json") << "x";
+    std::ofstream(path / "server-1-00000.safetensors") << "x";
     return path;
   };
   // A save that failed has left one, and a user another.
@@ -283,7 +282,7 @@ TEST_F(SavedTablesTest, SnapshotsAreRemovedWithTheirCheckpoints) {
   save_alone(naming(10, second));
   ASSERT_TRUE(retention.remove_unused({}).has_value());
   EXPECT_FALSE(fs::exists(first));
-  EXPECT_TRUE(fs::exists(second / "manifest"));
+  EXPECT_TRUE(fs::exists(second / "manifest.json"));
   // A checkpoint that was copied from another training names a snapshot of that one.
   save_alone(naming(15, of_others));
   ASSERT_TRUE(retention.remove_unused({}).has_value());
@@ -292,7 +291,7 @@ TEST_F(SavedTablesTest, SnapshotsAreRemovedWithTheirCheckpoints) {
   save_alone(naming(20, {}));
   ASSERT_TRUE(resumed.remove_unused({}).has_value());
   EXPECT_TRUE(fs::exists(of_others));
-  EXPECT_TRUE(fs::exists(own / "mine" / "manifest"));
+  EXPECT_TRUE(fs::exists(own / "mine" / "manifest.json"));
 }
 
 TEST_F(SavedTablesTest, ADamagedCheckpointKeepsEverySnapshot) {

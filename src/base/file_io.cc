@@ -122,6 +122,15 @@ Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t m
   return text;
 }
 
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator item(folder, error), end; !error && item != end;
+       item.increment(error))
+    names.push_back(item->path().filename().string());
+  return names;
+}
+
 Result<void> rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0)
     return system_error(from, "cannot be renamed", errno);

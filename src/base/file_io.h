@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/descriptor.h"
 #include "tally/error.h"
@@ -42,6 +43,9 @@ class File final {
 Result<void> write_text(const std::filesystem::path& path, const std::string& text);
 // The contents of a file. kCorrupt if it has more than `max_bytes`.
 Result<std::string> read_text(const std::filesystem::path& path, std::uint64_t max_bytes);
+
+// The names in a folder, in no order; none if it cannot be read.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 // Renames a file or a folder within its file system.
 Result<void> rename_path(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -36,15 +36,6 @@ constexpr std::string_view kStepStart = "step-";
 constexpr std::string_view kPartEnd = ".part";
 constexpr std::string_view kOldEnd = ".old";
 
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator item(folder, error), end; !error && item != end;
-       item.increment(error))
-    names.push_back(item->path().filename().string());
-  return names;
-}
-
 Result<void> remove_folder(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);

@@ -152,4 +152,10 @@ Result<Manifest> manifest_from_text(std::string_view text) {
   return result;
 }
 
+std::string text_in_state(std::string_view state, const char* object, const char* name) {
+  const auto whole = parse_json(state);
+  const json* const inner = whole ? member(*whole, object) : nullptr;
+  return inner == nullptr ? std::string() : text_of(member(*inner, name)).value_or("");
+}
+
 }  // namespace tally::checkpoint

@@ -43,4 +43,7 @@ Result<Manifest> manifest_from_text(std::string_view text);
 std::string file_list_text(std::string_view format, std::span<const FileRecord> files);
 Result<std::vector<FileRecord>> file_list_from_text(std::string_view text, std::string_view format);
 
+// The text at OBJECT.NAME in a Content::state; empty if there is none.
+std::string text_in_state(std::string_view state, const char* object, const char* name);
+
 }  // namespace tally::checkpoint

@@ -1,9 +1,12 @@
-// A worker's description of a table and a snapshot's list of files: they are refused, or valid and
-// written as they were read.
+// A worker's description of a table, and a snapshot's list of files and descriptions of pieces: they
+// are refused, or valid and written as they were read.
 #include <span>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/check.h"
+#include "checkpoint/layout.h"
 #include "fuzz_entry.h"
 #include "kernel/crc32c/crc32c.h"
 #include "server/snapshot/snapshot.h"
@@ -31,21 +34,27 @@ void check_spec(std::span<const std::byte> input) {
   TALLY_CHECK(parts_of(*spec, 3) >= 1);
 }
 
-void check_manifest(std::string_view text) {
-  const auto files = snapshot_files_from_text(text);
-  if (!refused(files)) TALLY_CHECK(to_text(*files) == text);
+void check_piece(std::span<const std::byte> input) {
+  const auto piece = decode_saved_piece(input);
+  if (refused(piece)) return;
+  TALLY_CHECK(same(encode(*piece), input));
+  const auto tensors = tensors_of(*piece);
+  if (!refused(tensors)) TALLY_CHECK(checkpoint::element_count(tensors->front()).has_value());
 }
 
+// Other JSON texts have the same meaning.
 void check_files(std::span<const std::byte> input) {
   const auto files = decode_snapshot_files(input);
-  if (!refused(files)) TALLY_CHECK(same(encode(std::span(*files)), input));
+  if (refused(files)) return;
+  const auto again = decode_snapshot_files(encode(std::span(*files)));
+  TALLY_CHECK(again.has_value() && *again == *files);
 }
 
 std::vector<SnapshotFile> sample() {
-  return {{"server-1.tally", 1234, 0x1C291CA3}, {"server-2.tally", 99, 7}};
+  return {{"server-1-00000.safetensors", 1234, 0x1C291CA3}, {"server-2-00001.safetensors", 99, 7}};
 }
 
-constexpr std::string_view kTwoLines = "tally snapshot 1\ncrc32c 00000000\n";
+constexpr std::string_view kFirstLine = "{\"manifest_crc32c\":\"";
 
 }  // namespace
 }  // namespace tally::server
@@ -54,16 +63,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace tally::server;
   const auto input = std::as_bytes(std::span(data, size));
   check_spec(input);
+  check_piece(input);
   check_files(input);
-  const std::string_view text(reinterpret_cast<const char*>(data), size);
-  check_manifest(text);
   // With a correct checksum: otherwise hardly any input passes the first check.
-  std::string whole = std::string(kTwoLines) + std::string(text);
-  constexpr char kDigits[] = "0123456789abcdef";
-  const std::uint32_t crc32c = tally::kernel::crc32c(input);
-  for (std::size_t i = 0; i < 8; ++i)
-    whole[kTwoLines.size() - 9 + i] = kDigits[(crc32c >> (28 - 4 * i)) & 15];
-  check_manifest(whole);
+  const std::string whole =
+      fmt::format("{}{:08x}\",\n{}", kFirstLine, tally::kernel::crc32c(input),
+                  std::string_view(reinterpret_cast<const char*>(data), size));
+  check_files(std::as_bytes(std::span(whole)));
   return 0;
 }
 
@@ -82,10 +88,11 @@ std::vector<std::vector<std::uint8_t>> fuzz_seeds() {
                        .optimizer = ftrl({.l1 = 0.5}),
                        .plan = "",
                        .initial_scale = 0.01}));
-  const auto files = sample();
-  add(encode(std::span(files)));
-  const std::string text = to_text(files);
-  add(std::as_bytes(std::span(text)));
-  add(std::as_bytes(std::span(text).subspan(kTwoLines.size())));
+  SavedPiece piece{.spec = {.name = "w", .count = 7, .plan = "update=asp"}};
+  write_header(DensePiece{.count = 7, .values = {}}, piece.header);
+  add(encode(piece));
+  const auto files = encode(std::span<const SnapshotFile>(sample()));
+  add(files);
+  add(std::span(files).subspan(kFirstLine.size() + 11));
   return seeds;
 }

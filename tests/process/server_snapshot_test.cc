@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 std::set<std::string> files_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".tally") names.insert(entry.path().filename());
+    if (entry.path().extension() == ".safetensors") names.insert(entry.path().filename());
   return names;
 }
 
@@ -38,7 +38,7 @@ TEST(ServerSnapshot, ThatOneServerCannotWriteLeavesNothingOfTheOthers) {
   fs::create_directories(obstacle / "in-the-way");
   const auto failed = (*client)->snapshot("s", soon());
   ASSERT_FALSE(failed.has_value());
-  EXPECT_THAT(failed.error().message, testing::HasSubstr(*files.begin() + ": cannot be made"));
+  EXPECT_THAT(failed.error().message, testing::HasSubstr(*files.begin() + ": cannot be removed"));
   EXPECT_EQ(files_in(snapshots / "s.part"), std::set<std::string>{*files.begin()});
   fs::remove_all(obstacle);
   const auto written = (*client)->snapshot("s", soon());

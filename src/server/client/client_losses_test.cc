@@ -257,7 +257,7 @@ TEST_F(ClientLosses, ASnapshotIsPublishedByThoseWhoWroteIt) {
   show(view);
   node.on_linked(7);
   for (const Sent& sent : asked) {
-    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    const SnapshotFile file{.name = fmt::format("server-{}-00000.safetensors", sent.to)};
     answer(sent, {}, encode(std::span(&file, 1)));
   }
   node.settle({});
@@ -275,7 +275,7 @@ TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
   const Ticket ticket = node.snapshot("s");
   const std::vector<Sent> asked = transport.take();
   const auto wrote = [&](const Sent& sent) {
-    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    const SnapshotFile file{.name = fmt::format("server-{}-00000.safetensors", sent.to)};
     answer(sent, {}, encode(std::span(&file, 1)));
   };
   for (const Sent& sent : asked) {
@@ -296,7 +296,7 @@ TEST_F(ClientLosses, ASnapshotWhoseWriterIsGoneIsToBeAskedForAgain) {
 TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
   const Ticket ticket = node.snapshot("s");
   for (const Sent& sent : transport.take()) {
-    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    const SnapshotFile file{.name = fmt::format("server-{}-00000.safetensors", sent.to)};
     if (sent.to == 2)
       answer(sent, {}, encode(std::span(&file, 1)));
     else
@@ -318,7 +318,7 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotWriteIsDroppedByTheOthers) {
 TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
   const Ticket ticket = node.snapshot("s");
   for (const Sent& sent : transport.take()) {
-    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    const SnapshotFile file{.name = fmt::format("server-{}-00000.safetensors", sent.to)};
     answer(sent, {}, encode(std::span(&file, 1)));
   }
   node.settle({});
@@ -341,7 +341,7 @@ TEST_F(ClientLosses, ASnapshotThatOneCannotPublishIsDroppedByAll) {
 TEST_F(ClientLosses, ASnapshotWhoseWritersAreGoneEnds) {
   const Ticket ticket = node.snapshot("s");
   for (const Sent& sent : transport.take()) {
-    const SnapshotFile file{.name = fmt::format("server-{}.tally", sent.to)};
+    const SnapshotFile file{.name = fmt::format("server-{}-00000.safetensors", sent.to)};
     if (sent.to == 1) answer(sent, {}, encode(std::span(&file, 1)));
   }
   View nobody = view_of(2, {{}, {}});

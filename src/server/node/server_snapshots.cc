@@ -82,19 +82,21 @@ void ServerNode::snapshot(NodeId from, const Message& message) {
 }
 
 Result<std::vector<std::byte>> ServerNode::write_snapshot(const std::string& name) {
-  TALLY_TRY(const auto writer, SnapshotWriter::begin(options_.snapshots, name, id()));
-  for (Table* const table : all_tables()) {
-    const TableConfig& config = table->config();
-    for (std::uint32_t index = 0; index < config.parts; ++index) {
-      const auto copy = table->part(index)->copy(kPieceBytes);
-      if (!copy) continue;
-      TALLY_TRY(writer->add(config.spec,
-                            {.part = index, .parts = config.parts, .version = copy->version},
-                            copy->pieces));
+  const auto add_parts = [this](const PartSink& add) -> Result<void> {
+    for (Table* const table : all_tables()) {
+      const TableConfig& config = table->config();
+      for (std::uint32_t index = 0; index < config.parts; ++index) {
+        const auto copy = table->part(index)->copy(kPieceBytes);
+        if (!copy) continue;
+        TALLY_TRY(add(config.spec, {.part = index, .parts = config.parts, .version = copy->version},
+                      copy->pieces));
+      }
     }
-  }
-  TALLY_TRY(const SnapshotFile file, writer->finish());
-  return encode(std::span(&file, 1));
+    return {};
+  };
+  TALLY_TRY(const std::vector<SnapshotFile> files,
+            server::write_snapshot(options_.snapshots, name, id(), add_parts));
+  return encode(std::span(files));
 }
 
 Result<std::vector<std::byte>> ServerNode::publish(const std::string& name,

@@ -14,7 +14,7 @@ namespace tally::server {
 // Payloads between workers and servers, other than those of pushes and pulls:
 //   kDefine       request: TableSpec
 //   kSize         answer: Size of the parts that the server is primary of
-//   kSnapshot     by push_kind. kWriteSnapshot: the name; answer: the server's SnapshotFile.
+//   kSnapshot     by push_kind. kWriteSnapshot: the name; answer: the server's files.
 //                 kPublishSnapshot, after all servers have answered: SnapshotPublication; answer:
 //                 the folder. kDropSnapshot, after a server has failed: the name; answer: empty
 //   kRestore      request: SnapshotRestoration

@@ -41,18 +41,15 @@ class SavedRowsTest : public testing::Test {
   fs::path snapshot() {
     std::vector<SnapshotFile> files;
     for (const std::uint32_t server : {0U, 1U}) {
-      auto writer = SnapshotWriter::begin(folder_, "a", server + 1);
-      TALLY_CHECK(writer.has_value());
-      for (std::uint32_t p = server; p < kParts; p += 2)
-        TALLY_CHECK(
-            (*writer)
-                ->add(spec_, {.part = p, .parts = kParts}, parts_[p]->pieces({}, true, 2'000))
-                .has_value());
-      const TableSpec dense = dense_spec(DataType::kFloat32, 10);
-      const auto values = made(dense, budget_)->pieces({}, true, 2'000);
-      if (server == 0)
-        TALLY_CHECK((*writer)->add(dense, {.part = 0, .parts = 1}, values).has_value());
-      files.push_back((*writer)->finish().value());
+      const auto add_parts = [&](const PartSink& add) -> Result<void> {
+        for (std::uint32_t p = server; p < kParts; p += 2)
+          TALLY_TRY(add(spec_, {.part = p, .parts = kParts}, parts_[p]->pieces({}, true, 2'000)));
+        const TableSpec dense = dense_spec(DataType::kFloat32, 10);
+        return server == 0 ? add(dense, {}, made(dense, budget_)->pieces({}, true, 2'000))
+                           : Result<void>();
+      };
+      const auto own = write_snapshot(folder_, "a", server + 1, add_parts).value();
+      files.insert(files.end(), own.begin(), own.end());
     }
     return publish_snapshot(folder_, "a", 1, files).value();
   }
@@ -97,21 +94,22 @@ TEST_F(SavedRowsTest, WhatIsNoSparseTableOrNotCompleteIsRefused) {
   EXPECT_EQ(none.error().code, ErrorCode::kMismatch);
   EXPECT_EQ(none.error().message, path.string() + ": has no table 'other'");
   EXPECT_EQ(SavedRows::read(*reader, "weights").error().code, ErrorCode::kMismatch);
-  fs::remove(path / "server-2.tally");
+  fs::remove(path / "server-2-00000.safetensors");
   const auto half = SnapshotReader::open(path);
   ASSERT_TRUE(half.has_value());
   const auto incomplete = SavedRows::read(*half, spec_.name);
   ASSERT_FALSE(incomplete.has_value());
   EXPECT_EQ(incomplete.error().code, ErrorCode::kCorrupt);
-  EXPECT_NE(incomplete.error().message.find("not here: server-2.tally"), std::string::npos);
+  EXPECT_NE(incomplete.error().message.find("not here: server-2-00000.safetensors"),
+            std::string::npos);
 }
 
 TEST_F(SavedRowsTest, RemovalTakesTheFilesOfASnapshotOnly) {
   const fs::path path = snapshot();
   ASSERT_TRUE(write_text(path / "notes.txt", "mine").has_value());
   ASSERT_TRUE(remove_snapshot(path).has_value());
-  EXPECT_FALSE(fs::exists(path / "manifest"));
-  EXPECT_FALSE(fs::exists(path / "server-1.tally"));
+  EXPECT_FALSE(fs::exists(path / "manifest.json"));
+  EXPECT_FALSE(fs::exists(path / "server-1-00000.safetensors"));
   EXPECT_TRUE(fs::exists(path / "notes.txt"));
   fs::remove(path / "notes.txt");
   EXPECT_TRUE(remove_snapshot(path).has_value());

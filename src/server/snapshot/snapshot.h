@@ -1,10 +1,10 @@
 #pragma once
-// Snapshots on disk, in two rounds:
-//   1. Write: each server writes FOLDER/NAME.part/server-ID.tally with all parts that it is the
-//      primary of (SnapshotWriter).
-//   2. Publish, after all servers have written: each gets the list of all files, writes the
-//      manifest and renames the folder to FOLDER/NAME (publish_snapshot()). Servers may share a
-//      folder or have one each.
+// Snapshots on disk, as safetensors files of src/checkpoint, in two rounds:
+//   1. Write: each server writes FOLDER/NAME.part/server-ID-NUMBER.safetensors, one file or several,
+//      with all parts that it is the primary of (write_snapshot()).
+//   2. Publish, after all servers have written: each gets the list of all files, writes
+//      manifest.json and renames the folder to FOLDER/NAME (publish_snapshot()). Servers may share
+//      a folder or have one each.
 // If a server fails, the others remove their files (drop_snapshot()). A NAME.part that remains
 // because a server or the requesting worker died stays until the next snapshot of that name: a
 // server that shares the folder may still write to it.
@@ -12,71 +12,48 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/file_io.h"
 #include "base/mutex.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/stored_file.h"
 #include "server/protocol/message.h"
+#include "server/snapshot/saved_piece.h"
 #include "server/storage/storage.h"
 
 namespace tally::server {
 
-// A file of a snapshot, as the manifest lists it.
-struct SnapshotFile {
-  std::string name;  // server-3.tally
-  std::uint64_t bytes = 0;
-  std::uint32_t crc32c = 0;
-
-  friend bool operator==(const SnapshotFile&, const SnapshotFile&) = default;
-};
+// A file of a snapshot, as the manifest lists it: server-3-00000.safetensors.
+using SnapshotFile = checkpoint::FileRecord;
+// The text of a manifest, which servers and workers also send each other.
 std::vector<std::byte> encode(std::span<const SnapshotFile> files);
-// kCorrupt for bytes that encode() does not write: at most 4096 files, each name once.
+// kCorrupt unless it is such a text of 1 to kMaxSnapshotFiles files of servers, each name once.
 Result<std::vector<SnapshotFile>> decode_snapshot_files(std::span<const std::byte> bytes);
 
 // kInvalid unless the name has 1 to 100 letters, digits, '-', '_' and '.', begins with no '.' and
 // does not end with ".part".
 Result<void> check_snapshot_name(const std::string& name);
 
-struct SnapshotPart {
-  std::uint32_t part = 0;
-  std::uint32_t parts = 1;  // of the table
-  std::uint64_t version = 0;
-};
+// A server begins another file when a file has this many bytes.
+inline constexpr std::size_t kSnapshotFileBytes = std::size_t{64} << 20;
 
-// One server's file. The destructor removes a file that is not finished, and the folder if it is
-// empty then. Errors are kSystem with the path and the reason of the system. Threads: calls must
-// not overlap.
-class SnapshotWriter final {
- public:
-  // kInvalid if the name is taken.
-  static Result<std::unique_ptr<SnapshotWriter>> begin(const std::filesystem::path& folder,
-                                                       const std::string& name, NodeId server);
-  ~SnapshotWriter();
-  SnapshotWriter(const SnapshotWriter&) = delete;
-  SnapshotWriter& operator=(const SnapshotWriter&) = delete;
+// Takes a part of a table for a snapshot: all pieces of Storage::pieces().
+using PartSink = std::function<Result<void>(const TableSpec& spec, const SnapshotPart& part,
+                                            std::span<const std::vector<std::byte>> pieces)>;
 
-  // `pieces` are all pieces of Storage::pieces().
-  Result<void> add(const TableSpec& spec, const SnapshotPart& part,
-                   std::span<const std::vector<std::byte>> pieces);
-  // On the disk when this returns.
-  Result<SnapshotFile> finish();
-
- private:
-  SnapshotWriter(std::filesystem::path path, std::string name, File file);
-  Result<void> write(std::span<const std::byte> bytes);
-
-  const std::filesystem::path path_;
-  const std::string name_;
-  const File file_;
-  std::uint64_t bytes_ = 0;
-  std::uint32_t crc32c_ = 0;
-  bool finished_ = false;
-};
+// Writes the parts that `parts` passes to its argument, in one file of the server or several.
+// Returns the files, which are on the disk then. After an error none of them remains: kInvalid if
+// the name is taken or the name of a table is not UTF-8, kSystem with the path and the reason of
+// the system, or an error of `parts`.
+Result<std::vector<SnapshotFile>> write_snapshot(
+    const std::filesystem::path& folder, const std::string& name, NodeId server,
+    const std::function<Result<void>(const PartSink&)>& parts,
+    std::size_t file_bytes = kSnapshotFileBytes);
 
 // Writes the manifest and renames the folder; returns its path. Servers that share a folder may all
 // call it: the later ones find it done. `server` is the caller, `files` are the files of all
@@ -85,9 +62,9 @@ Result<std::filesystem::path> publish_snapshot(const std::filesystem::path& fold
                                                const std::string& name, NodeId server,
                                                std::span<const SnapshotFile> files);
 
-// Removes the server's file of a snapshot that was not published, and the folder if it is empty
+// Removes the server's files of a snapshot that was not published, and the folder if it is empty
 // then. A published snapshot stays. No server may publish it any more. kInvalid for a wrong name,
-// kSystem if the file stays.
+// kSystem if a file stays.
 Result<void> drop_snapshot(const std::filesystem::path& folder, const std::string& name,
                            NodeId server);
 
@@ -105,6 +82,7 @@ class SnapshotReader final {
  public:
   // Checks the manifest, and size and checksum of every file in the folder; kCorrupt names the
   // damaged one. Files of other servers may be missing where each server has its own folder.
+  // kInvalid for a snapshot of a version of Tally with another format.
   static Result<SnapshotReader> open(const std::filesystem::path& snapshot);
 
   // A part to fill, and the version that it had.
@@ -134,19 +112,17 @@ class SnapshotReader final {
   Result<void> visit_rows(const std::string& table, const RowSink& each) const;
 
  private:
-  // A part in a file, and the extents of its pieces.
+  // A piece, and its tensors in a file: begin and end are offsets in the file.
   struct Entry {
-    TableSpec spec;
-    SnapshotPart part;
-    std::size_t file = 0;
-    struct Extent {
-      std::uint64_t offset = 0;
-      std::uint32_t bytes = 0;
-    };
-    std::vector<Extent> pieces;
+    SavedPiece piece;
+    std::string file;
+    std::vector<checkpoint::Entry> tensors;
   };
-
-  using Entries = std::map<std::uint32_t, const Entry*>;  // by part
+  struct Table {
+    TableSpec spec;
+    std::uint32_t parts = 1;
+    std::map<std::uint32_t, std::map<std::uint32_t, Entry>> entries = {};  // by part and piece
+  };
 
   explicit SnapshotReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
   // An error that names the folder.
@@ -155,45 +131,27 @@ class SnapshotReader final {
     return make_error(code, "{}: {}", folder_.string(),
                       fmt::format(text, std::forward<Args>(args)...));
   }
-  Result<void> open_file(const SnapshotFile& expected);
-  Result<void> index_file(std::size_t file, std::uint64_t bytes);
-  Result<Entry> read_entry(std::size_t file, std::uint64_t& offset, std::uint64_t end) const;
-  Result<Entries> entries_of(const TableSpec& spec) const;
-  Error lacks(const TableSpec& spec, std::uint32_t part) const;
-  // kCorrupt if a part of the table is in none of the files.
-  Result<void> check_complete(const TableSpec& spec, const Entries& entries) const;
-  Result<std::vector<std::byte>> read_piece(const Entry& entry, std::size_t piece) const;
-  Result<void> take_part(const Entry& entry, Wanted& wanted) const;
-  Result<void> deal(const Entry& entry, std::uint32_t parts, std::span<Wanted> wanted) const;
+  Result<void> open_file(const std::string& name);
+  Result<void> add(Entry entry);
+  Result<const Table*> find(const std::string& name) const;
+  Result<const Table*> find_alike(const TableSpec& spec) const;
+  // kCorrupt if pieces of the part are in none of the files.
+  Result<void> check_complete(const Table& table, std::uint32_t part) const;
+  Result<std::vector<std::byte>> read_tensors(const Entry& entry,
+                                              std::span<const checkpoint::Entry> tensors) const;
+  Result<std::vector<std::byte>> read_piece(const Entry& entry) const;  // for Storage::take()
 
   std::filesystem::path folder_;
-  std::vector<File> files_;
   std::vector<std::string> missing_;  // names of files that are not here
-  std::vector<Entry> entries_;
+  std::map<std::string, Table> tables_;
 };
 
-inline constexpr const char* kSnapshotManifest = "manifest";
-inline constexpr std::size_t kMaxSnapshotFiles = 4096;
-inline constexpr std::size_t kMaxSnapshotManifestBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxSnapshotFiles = 65536;
 
-// A server's file begins with this.
-inline constexpr std::string_view kSnapshotMagic = "TLYSNAP1";
-// Before each part, and after the last.
-inline constexpr std::uint32_t kSnapshotPartMark = 0x54524150;
-inline constexpr std::uint32_t kSnapshotEndMark = 0x21444E45;
-// Limits of a part's description and of a piece.
-inline constexpr std::uint32_t kMaxSnapshotHeadBytes = 8192;
-inline constexpr std::uint32_t kMaxSnapshotPieceBytes = std::uint32_t{64} << 20;
-
-// server-3.tally
-std::string snapshot_file_name(NodeId server);
-bool is_snapshot_file(std::string_view name);  // whether it is such a name
-
-// The manifest: a line with the format, a line with the checksum of the rest, and a line with name,
-// bytes and checksum of each file.
-std::string to_text(std::span<const SnapshotFile> files);
-// kCorrupt for text that to_text() does not write.
-Result<std::vector<SnapshotFile>> snapshot_files_from_text(std::string_view text);
+// server-3-00000.safetensors
+std::string snapshot_file_name(NodeId server, std::size_t number);
+// The server that writes a file of this name; none for other names.
+std::optional<NodeId> server_of_file(std::string_view name);
 
 // The path of the snapshot that was published last, for errors about lost parts. Threads: safe.
 class NewestSnapshot {

@@ -1,11 +1,13 @@
+#include <algorithm>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "kernel/crc32c/crc32c.h"
+#include "base/file_io.h"
+#include "checkpoint/layout.h"
+#include "checkpoint/manifest.h"
 #include "server/snapshot/snapshot.h"
-#include "wire/bytes.h"
 
 namespace tally::server {
 namespace {
@@ -20,17 +22,31 @@ Error taken(const fs::path& path) {
   return invalid("{}: there is a snapshot of this name", path.string());
 }
 
-// Removes files of a failed snapshot of the same name by servers that are not in this one.
-void remove_strangers(const fs::path& aside, std::span<const SnapshotFile> files) {
-  std::error_code ignored;
-  for (fs::directory_iterator at(aside, ignored), end; !ignored && at != end;
-       at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
-    bool known = !name.ends_with(".tally");
-    for (const SnapshotFile& file : files) known = known || file.name == name;
-    std::error_code stays;
-    if (!known) fs::remove(at->path(), stays);
+// The files of servers in a folder.
+std::vector<fs::path> server_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const std::string& name : names_in(folder))
+    if (server_of_file(name)) files.push_back(folder / name);
+  return files;
+}
+
+// Tries to remove all files, also after an error.
+Result<void> remove_all(const std::vector<fs::path>& files) {
+  Result<void> outcome;
+  for (const fs::path& file : files) {
+    std::error_code failed;
+    fs::remove(file, failed);
+    if (failed) outcome = system_error(file, "cannot be removed", failed.value());
   }
+  return outcome;
+}
+
+Result<void> remove_files_of(NodeId server, const fs::path& aside) {
+  std::vector<fs::path> own = server_files(aside);
+  std::erase_if(own, [server](const fs::path& file) {
+    return server_of_file(file.filename().string()) != server;
+  });
+  return remove_all(own);
 }
 
 // Removes the folder unless another server has a file in it.
@@ -39,129 +55,129 @@ void remove_if_empty(const fs::path& aside) {
   fs::remove(aside, stays);
 }
 
-// Creates a file and its folder. A server that shares the folder may remove the empty folder in
-// between.
-Result<File> create_in(const fs::path& aside, const std::string& name) {
+// Writes a file and makes its folder. A server that shares the folder may remove the empty folder
+// in between.
+Result<SnapshotFile> write_in(const fs::path& aside, const std::string& name,
+                              std::span<const checkpoint::TensorBytes> tensors) {
   constexpr int kMostAttempts = 16;
   for (int attempt = 1;; ++attempt) {
     std::error_code failed;
     fs::create_directories(aside, failed);
     if (failed) return system_error(aside, "cannot be made", failed.value());
-    fs::remove(aside / name, failed);
-    auto file = File::create(aside / name);
+    auto file = checkpoint::write_stored(aside / name, tensors);
     if (file.has_value() || fs::exists(aside, failed) || attempt == kMostAttempts) return file;
   }
 }
 
 // The name of the manifest until it is complete.
-std::string draft_of(NodeId server) { return fmt::format("{}-{}", kSnapshotManifest, server); }
-
-bool has_files(const fs::path& aside) {
-  std::error_code failed;
-  for (fs::directory_iterator at(aside, failed), end; !failed && at != end; at.increment(failed))
-    if (at->path().extension() == ".tally") return true;
-  return false;
-}
-
-Result<void> rename_to(const fs::path& from, const fs::path& to) {
-  std::error_code failed;
-  fs::rename(from, to, failed);
-  if (failed) return system_error(from, "cannot be renamed", failed.value());
-  return {};
-}
+std::string draft_of(NodeId server) { return fmt::format("manifest-{}", server); }
 
 Result<void> try_to_publish(const fs::path& aside, const fs::path& named, const std::string& draft,
                             const std::string& manifest, std::span<const SnapshotFile> files) {
   std::error_code ignored;
   fs::remove(aside / draft, ignored);
   TALLY_TRY(write_text(aside / draft, manifest));
-  TALLY_TRY(rename_to(aside / draft, aside / kSnapshotManifest));
-  remove_strangers(aside, files);
+  TALLY_TRY(rename_path(aside / draft, aside / checkpoint::kManifestFile));
+  // A failed snapshot of this name may have left files of servers that are not in this one.
+  std::vector<fs::path> strangers = server_files(aside);
+  for (const SnapshotFile& file : files) std::erase(strangers, aside / file.name);
+  (void)remove_all(strangers);
   TALLY_TRY(sync_folder(aside));
-  TALLY_TRY(rename_to(aside, named));
+  TALLY_TRY(rename_path(aside, named));
   return sync_folder(named.parent_path());
 }
 
+// Collects the tensors of a file until it is large enough to be written.
+class FileWriter final {
+ public:
+  FileWriter(fs::path aside, NodeId server, std::size_t file_bytes)
+      : aside_(std::move(aside)), server_(server), file_bytes_(file_bytes) {}
+
+  Result<void> add(const SavedPiece& piece, std::span<const std::byte> body) {
+    TALLY_TRY(std::vector<checkpoint::TensorInfo> infos, tensors_of(piece));
+    TALLY_TRY(checkpoint::check_tensors(infos));
+    std::vector<std::byte>& memory = memory_.emplace_back(body.begin(), body.end());
+    if (piece.spec.kind == TableKind::kSparse)
+      memory = rearranged(infos, body, Arrangement::kTensors);
+    const std::vector<std::byte> described = encode(piece);
+    memory.insert(memory.end(), described.begin(), described.end());
+    infos.push_back(
+        {name_of(piece), DataType::kUInt8, {static_cast<std::int64_t>(described.size())}});
+    std::span<const std::byte> rest = memory;
+    for (const checkpoint::TensorInfo& info : infos) {
+      tensors_.push_back({info, rest.first(checkpoint::tensor_bytes(info))});
+      rest = rest.subspan(tensors_.back().bytes.size());
+    }
+    bytes_ += memory.size();
+    return bytes_ >= file_bytes_ ? write() : Result<void>();
+  }
+
+  // At least one file.
+  Result<std::vector<SnapshotFile>> finish() {
+    if (!tensors_.empty() || files_.empty()) TALLY_TRY(write());
+    TALLY_TRY(sync_folder(aside_));
+    return files_;
+  }
+
+ private:
+  Result<void> write() {
+    TALLY_TRY(SnapshotFile file,
+              write_in(aside_, snapshot_file_name(server_, files_.size()), tensors_));
+    files_.push_back(std::move(file));
+    tensors_.clear();
+    memory_.clear();
+    bytes_ = 0;
+    return {};
+  }
+
+  const fs::path aside_;
+  const NodeId server_;
+  const std::size_t file_bytes_;
+  std::vector<checkpoint::TensorBytes> tensors_;
+  std::vector<std::vector<std::byte>> memory_;  // of tensors_
+  std::size_t bytes_ = 0;                       // in memory_
+  std::vector<SnapshotFile> files_;             // written
+};
+
 }  // namespace
 
-SnapshotWriter::SnapshotWriter(fs::path path, std::string name, File file)
-    : path_(std::move(path)), name_(std::move(name)), file_(std::move(file)) {}
-
-SnapshotWriter::~SnapshotWriter() {
-  std::error_code ignored;
-  if (finished_) return;
-  fs::remove(path_, ignored);
-  remove_if_empty(path_.parent_path());
-}
-
-Result<std::unique_ptr<SnapshotWriter>> SnapshotWriter::begin(const fs::path& folder,
-                                                              const std::string& name,
-                                                              NodeId server) {
+Result<std::vector<SnapshotFile>> write_snapshot(
+    const fs::path& folder, const std::string& name, NodeId server,
+    const std::function<Result<void>(const PartSink&)>& parts, std::size_t file_bytes) {
   TALLY_TRY(check_snapshot_name(name));
   std::error_code failed;
   if (fs::exists(folder / name, failed)) return taken(folder / name);
   const fs::path aside = part_folder(folder, name);
-  const std::string file_name = snapshot_file_name(server);
-  TALLY_TRY(File file, create_in(aside, file_name));
-  std::unique_ptr<SnapshotWriter> writer(
-      new SnapshotWriter(aside / file_name, file_name, std::move(file)));
-  TALLY_TRY(writer->write(std::as_bytes(std::span(kSnapshotMagic))));
-  return writer;
-}
-
-Result<void> SnapshotWriter::write(std::span<const std::byte> bytes) {
-  TALLY_TRY(file_.write_at(bytes_, bytes));
-  bytes_ += bytes.size();
-  crc32c_ = kernel::crc32c(bytes, crc32c_);
-  return {};
-}
-
-Result<void> SnapshotWriter::add(const TableSpec& spec, const SnapshotPart& part,
-                                 std::span<const std::vector<std::byte>> pieces) {
-  TALLY_CHECK(!finished_ && part.part < part.parts);
-  const std::vector<std::byte> described = encode(spec);
-  wire::Writer head;
-  head.u32(part.part);
-  head.u32(part.parts);
-  head.u64(part.version);
-  head.u32(static_cast<std::uint32_t>(pieces.size()));
-  head.bytes(described);
-  wire::Writer begin;
-  begin.u32(kSnapshotPartMark);
-  begin.u32(static_cast<std::uint32_t>(head.view().size()));
-  begin.bytes(head.view());
-  TALLY_TRY(write(begin.view()));
-  for (const std::vector<std::byte>& piece : pieces) {
-    TALLY_CHECK(piece.size() <= kMaxSnapshotPieceBytes);
-    wire::Writer length;
-    length.u32(static_cast<std::uint32_t>(piece.size()));
-    TALLY_TRY(write(length.view()));
-    TALLY_TRY(write(piece));
-  }
-  return {};
-}
-
-Result<SnapshotFile> SnapshotWriter::finish() {
-  TALLY_CHECK(!finished_);
-  wire::Writer end;
-  end.u32(kSnapshotEndMark);
-  TALLY_TRY(write(end.view()));
-  TALLY_TRY(file_.sync());
-  TALLY_TRY(sync_folder(path_.parent_path()));
-  finished_ = true;
-  return SnapshotFile{.name = name_, .bytes = bytes_, .crc32c = crc32c_};
+  TALLY_TRY(remove_files_of(server, aside));  // of an earlier attempt
+  FileWriter writer(aside, server, file_bytes);
+  const auto added = parts([&](const TableSpec& spec, const SnapshotPart& part,
+                               std::span<const std::vector<std::byte>> pieces) -> Result<void> {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      SavedPiece piece{.spec = spec,
+                       .part = part,
+                       .piece = static_cast<std::uint32_t>(i),
+                       .pieces = static_cast<std::uint32_t>(pieces.size())};
+      std::copy_n(pieces[i].begin(), kPieceHeaderBytes, piece.header.begin());
+      TALLY_TRY(writer.add(piece, std::span(pieces[i]).subspan(kPieceHeaderBytes)));
+    }
+    return {};
+  });
+  auto files = added.has_value() ? writer.finish() : added.error();
+  if (!files.has_value()) (void)drop_snapshot(folder, name, server);
+  return files;
 }
 
 Result<fs::path> publish_snapshot(const fs::path& folder, const std::string& name, NodeId server,
                                   std::span<const SnapshotFile> files) {
   TALLY_TRY(check_snapshot_name(name));
   const fs::path named = folder / name;
-  const std::string manifest = to_text(files);
+  const std::vector<std::byte> text = encode(files);
+  const std::string manifest(reinterpret_cast<const char*>(text.data()), text.size());
   const std::string draft = draft_of(server);
   const auto published = try_to_publish(part_folder(folder, name), named, draft, manifest, files);
   if (published.has_value()) return named;
   // A server that shares the folder may have published first, at any point of the above.
-  const auto found = read_text(named / kSnapshotManifest, kMaxSnapshotManifestBytes);
+  const auto found = read_text(named / checkpoint::kManifestFile, checkpoint::kMaxManifestBytes);
   std::error_code ignored;
   if (!found.has_value()) return published.error();
   if (*found != manifest) return taken(named);
@@ -172,27 +188,18 @@ Result<fs::path> publish_snapshot(const fs::path& folder, const std::string& nam
 Result<void> drop_snapshot(const fs::path& folder, const std::string& name, NodeId server) {
   TALLY_TRY(check_snapshot_name(name));
   const fs::path aside = part_folder(folder, name);
-  const fs::path file = aside / snapshot_file_name(server);
-  std::error_code failed;
+  const auto removed = remove_files_of(server, aside);
   std::error_code ignored;
-  fs::remove(file, failed);
   fs::remove(aside / draft_of(server), ignored);
-  if (!has_files(aside)) fs::remove(aside / kSnapshotManifest, ignored);
+  if (server_files(aside).empty()) fs::remove(aside / checkpoint::kManifestFile, ignored);
   remove_if_empty(aside);
-  if (failed) return system_error(file, "cannot be removed", failed.value());
-  return {};
+  return removed;
 }
 
 Result<void> remove_snapshot(const fs::path& snapshot) {
-  std::error_code failed;
   // Without its manifest the folder is no snapshot any more.
-  std::vector<fs::path> files = {snapshot / kSnapshotManifest};
-  for (fs::directory_iterator at(snapshot, failed), end; !failed && at != end; at.increment(failed))
-    if (is_snapshot_file(at->path().filename().string())) files.push_back(at->path());
-  for (const fs::path& file : files) {
-    fs::remove(file, failed);
-    if (failed) return system_error(file, "cannot be removed", failed.value());
-  }
+  TALLY_TRY(remove_all({snapshot / checkpoint::kManifestFile}));
+  TALLY_TRY(remove_all(server_files(snapshot)));
   remove_if_empty(snapshot);
   return {};
 }

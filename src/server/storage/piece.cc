@@ -79,7 +79,7 @@ void write_header(const SparsePiece& piece, std::span<std::byte> out) {
   store(out, kPieceDimensionAt, piece.dimension);
 }
 
-Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
+Result<DensePiece> read_dense_header(std::span<const std::byte> bytes) {
   TALLY_TRY(check_common(bytes, TableKind::kDense));
   DensePiece piece{.type = static_cast<DataType>(load<std::uint8_t>(bytes, kPieceTypeAt)),
                    .arrays = load<std::uint8_t>(bytes, kPieceArraysAt),
@@ -90,18 +90,28 @@ Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
   if (piece.type != DataType::kFloat32 && piece.type != DataType::kFloat64)
     return corrupt_piece("of an unknown type");
   if (piece.has_mean_square && piece.arrays < 2) return corrupt_piece("a mean square of nothing");
+  return piece;
+}
+
+Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes) {
+  TALLY_TRY(DensePiece piece, read_dense_header(bytes));
   const std::uint64_t expected = std::uint64_t{piece.count} * piece.arrays * size_of(piece.type);
   TALLY_TRY(piece.values, behind_header(bytes, expected));
   return piece;
 }
 
-Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes) {
+Result<SparsePiece> read_sparse_header(std::span<const std::byte> bytes) {
   TALLY_TRY(check_common(bytes, TableKind::kSparse));
   SparsePiece piece{.dimension = load<std::uint32_t>(bytes, kPieceDimensionAt),
                     .arrays = load<std::uint8_t>(bytes, kPieceArraysAt),
                     .rows = load<std::uint32_t>(bytes, kPieceCountAt)};
   if (piece.dimension < 1 || piece.dimension > 4096)
     return corrupt_piece("rows of {} values", piece.dimension);
+  return piece;
+}
+
+Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes) {
+  TALLY_TRY(SparsePiece piece, read_sparse_header(bytes));
   const std::uint64_t expected =
       std::uint64_t{piece.rows} * record_bytes(piece.dimension, piece.arrays);
   TALLY_TRY(piece.records, behind_header(bytes, expected));

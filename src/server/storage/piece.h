@@ -45,6 +45,11 @@ constexpr std::size_t record_bytes(std::uint32_t dimension, std::uint8_t arrays)
 void write_header(const DensePiece& piece, std::span<std::byte> out);
 void write_header(const SparsePiece& piece, std::span<std::byte> out);
 
+// The pieces without their values or records. kCorrupt unless version, kind, type and arrays are
+// known.
+Result<DensePiece> read_dense_header(std::span<const std::byte> bytes);
+Result<SparsePiece> read_sparse_header(std::span<const std::byte> bytes);
+
 // Views of `bytes`. kCorrupt unless version, kind and counts match the number of bytes.
 Result<DensePiece> read_dense_piece(std::span<const std::byte> bytes);
 Result<SparsePiece> read_sparse_piece(std::span<const std::byte> bytes);
