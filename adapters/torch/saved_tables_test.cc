@@ -1,5 +1,5 @@
 // Sparse tables that were trained on servers, outside of their training.
-#include "adapters/torch/saved_tables.h"
+#include "server/snapshot/saved_tables.h"
 
 #include <stdlib.h>
 
@@ -8,17 +8,20 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "adapters/torch/row_snapshots.h"
+#include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
 #include "base/check.h"
 #include "checkpoint/tensor_file.h"
+#include "server/snapshot/row_snapshots.h"
 #include "tally/sparse.h"
 
 namespace tally::adapter {
 namespace {
 
 namespace fs = std::filesystem;
+using server::row_snapshot_of;
+using server::SavedTables;
 using testing::HasSubstr;
 
 constexpr std::int64_t kTrainedKeys = 50;
@@ -48,6 +51,10 @@ TableNet table_net() {
 at::Tensor outputs_of(TableNet& net) {
   const at::NoGradGuard no_grad;
   return net->forward(at::arange(2 * kTrainedKeys, at::kLong).reshape({-1, 2}));
+}
+
+Result<SavedTables> saved_tables(const checkpoint::Reader& reader) {
+  return SavedTables::open(reader, table_of_embedding(""));
 }
 
 class SavedTablesTest : public testing::Test {
@@ -134,7 +141,7 @@ TEST_F(SavedTablesTest, AModelWithTheRowsOfASnapshotComputesAsWithServers) {
   fs::rename(runs(), folder_ / "moved");
   const auto reader = reader_of(folder_ / "moved");
   EXPECT_EQ(row_snapshot_of(*reader).parent_path(), folder_ / "moved" / "snapshots");
-  const SavedTables tables = or_throw(SavedTables::open(*reader));
+  const SavedTables tables = or_throw(saved_tables(*reader));
   ASSERT_NE(tables.find("rows"), nullptr);
   EXPECT_EQ(tables.find("rows")->dimension, 4U);
   EXPECT_EQ(tables.find("last"), nullptr);
@@ -151,7 +158,7 @@ TEST_F(SavedTablesTest, AModelWithTheRowsOfASnapshotComputesAsWithServers) {
 TEST_F(SavedTablesTest, RowsInAFileStartATrainingOnServers) {
   const at::Tensor expected = trained("home=server");
   const auto reader = reader_of(runs());
-  const auto saved = or_throw(or_throw(SavedTables::open(*reader)).load("rows"));
+  const auto saved = or_throw(or_throw(saved_tables(*reader)).load("rows"));
   const std::vector<std::uint64_t> keys = saved->keys();
   std::vector<float> values(keys.size() * kDimension);
   saved->look_up(keys, values);
@@ -167,7 +174,7 @@ TEST_F(SavedTablesTest, RowsInAFileStartATrainingOnServers) {
         return write(1, 0, std::as_bytes(std::span(values)));
       }));
   const auto of_file = or_throw(checkpoint::Reader::open(file));
-  const SavedTables tables = or_throw(SavedTables::open(*of_file));
+  const SavedTables tables = or_throw(saved_tables(*of_file));
   ASSERT_NE(tables.find("rows"), nullptr);
   at::Tensor started;
   run_threads(2, [&](Job& job) {
@@ -196,44 +203,22 @@ TEST_F(SavedTablesTest, ADamagedOrMissingSnapshotIsNamedWithTheRemedy) {
   for (const auto& entry : fs::directory_iterator(snapshot))
     if (entry.path().extension() == ".safetensors") file = entry.path();
   { std::ofstream(file, std::ios::app) << "x"; }
-  const auto damaged = SavedTables::open(*reader);
+  const auto damaged = saved_tables(*reader);
   ASSERT_FALSE(damaged.has_value());
   EXPECT_THAT(damaged.error().message, HasSubstr(fmt::format("{}: expected", file.string())));
   EXPECT_THAT(damaged.error().message, HasSubstr(rows_are_there));
   EXPECT_THAT(damaged.error().message, HasSubstr("name another checkpoint"));
   // A host has the files of its own servers only.
   fs::remove(file);
-  const auto incomplete = or_throw(SavedTables::open(*reader)).load("rows");
+  const auto incomplete = or_throw(saved_tables(*reader)).load("rows");
   ASSERT_FALSE(incomplete.has_value());
   EXPECT_THAT(incomplete.error().message, HasSubstr("not here: " + file.filename().string()));
   EXPECT_THAT(incomplete.error().message, HasSubstr("copy the files of all servers"));
   fs::remove_all(snapshot);
-  const auto missing = SavedTables::open(*reader);
+  const auto missing = saved_tables(*reader);
   ASSERT_FALSE(missing.has_value());
   EXPECT_THAT(missing.error().message, HasSubstr((snapshot / "manifest.json").string()));
   EXPECT_THAT(missing.error().message, HasSubstr("copy it there, or to " + snapshot.string()));
-}
-
-TEST_F(SavedTablesTest, KeysInAFileMustBeAscending) {
-  const fs::path file = folder_ / "rows.safetensors";
-  const std::vector<std::int64_t> wrong[] = {{3, 3}, {3, 2}, {-1, 2}};
-  for (const std::vector<std::int64_t>& keys : wrong) {
-    const std::vector<float> values(4);
-    or_throw(checkpoint::write_tensors(
-        file,
-        std::vector<checkpoint::TensorInfo>{
-            {.name = "rows.keys", .type = DataType::kInt64, .shape = {2}},
-            {.name = "rows.weight", .type = DataType::kFloat32, .shape = {2, 2}}},
-        "pt", [&](const checkpoint::WriteRange& write) -> Result<void> {
-          TALLY_TRY(write(0, 0, std::as_bytes(std::span(keys))));
-          return write(1, 0, std::as_bytes(std::span(values)));
-        }));
-    const auto reader = or_throw(checkpoint::Reader::open(file));
-    const SavedTables tables = or_throw(SavedTables::open(*reader));
-    const auto visited = tables.visit("rows", [](auto, auto) -> Result<void> { return {}; });
-    ASSERT_FALSE(visited.has_value());
-    EXPECT_THAT(visited.error().message, HasSubstr("rows.keys must be ascending"));
-  }
 }
 
 TEST_F(SavedTablesTest, ACheckpointOfAnotherHomeIsRefusedWithTheRemedy) {
@@ -242,74 +227,6 @@ TEST_F(SavedTablesTest, ACheckpointOfAnotherHomeIsRefusedWithTheRemedy) {
   fs::remove_all(runs());
   trained("");
   EXPECT_THAT(problem_of_restoring("home=server"), HasSubstr("continue with home=group"));
-}
-
-// A checkpoint of `step` that names the snapshot.
-checkpoint::Content naming(std::uint64_t step, const fs::path& snapshot) {
-  return {.step = step,
-          .tensors = {},
-          .model = {},
-          .state_tensors = {},
-          .optimizer = {},
-          .state = R"({"trainer":{"snapshot":")" + snapshot.string() + R"("}})",
-          .rank_state = {}};
-}
-
-TEST_F(SavedTablesTest, SnapshotsAreRemovedWithTheirCheckpoints) {
-  const fs::path own = runs() / "snapshots";
-  const fs::path elsewhere = folder_ / "elsewhere";
-  const auto made = [](const fs::path& path) {
-    fs::create_directories(path);
-    std::ofstream(path / "manifest.json") << "x";
-    std::ofstream(path / "server-1-00000.safetensors") << "x";
-    return path;
-  };
-  // A save that failed has left one, and a user another.
-  made(own / "step-3-1f");
-  made(own / "mine");
-  const fs::path first = made(own / row_snapshot_name(5, 255));
-  save_alone(naming(5, first));
-  RowSnapshotRetention retention(runs(), own);
-  ASSERT_TRUE(retention.remove_unused({}).has_value());
-  EXPECT_FALSE(fs::exists(own / "step-3-1f"));
-  EXPECT_TRUE(fs::exists(first));
-  // The writer keeps one checkpoint. Servers of another job write to their own folder.
-  const fs::path second = made(elsewhere / row_snapshot_name(10, 256));
-  const fs::path of_others = made(elsewhere / row_snapshot_name(10, 257));
-  retention.add(second);
-  ASSERT_TRUE(retention.remove_unused(second).has_value());
-  EXPECT_TRUE(fs::exists(second));
-  save_alone(naming(10, second));
-  ASSERT_TRUE(retention.remove_unused({}).has_value());
-  EXPECT_FALSE(fs::exists(first));
-  EXPECT_TRUE(fs::exists(second / "manifest.json"));
-  // A checkpoint that was copied from another training names a snapshot of that one.
-  save_alone(naming(15, of_others));
-  ASSERT_TRUE(retention.remove_unused({}).has_value());
-  EXPECT_FALSE(fs::exists(second));
-  RowSnapshotRetention resumed(runs(), own);
-  save_alone(naming(20, {}));
-  ASSERT_TRUE(resumed.remove_unused({}).has_value());
-  EXPECT_TRUE(fs::exists(of_others));
-  EXPECT_TRUE(fs::exists(own / "mine" / "manifest.json"));
-}
-
-TEST_F(SavedTablesTest, ADamagedCheckpointKeepsEverySnapshot) {
-  const fs::path snapshot = runs() / "snapshots" / row_snapshot_name(5, 1);
-  fs::create_directories(snapshot);
-  save_alone(naming(5, snapshot));
-  RowSnapshotRetention retention(runs(), runs() / "snapshots");
-  fs::remove(checkpoint::path_of(runs(), 5) / "manifest.json");
-  ASSERT_TRUE(retention.remove_unused({}).has_value());
-  EXPECT_TRUE(fs::exists(snapshot));
-}
-
-TEST(RowSnapshotNames, OnlyThoseOfATrainingAreKnown) {
-  EXPECT_EQ(row_snapshot_name(120, 0x3f2a), "step-120-3f2a");
-  EXPECT_TRUE(is_row_snapshot_name("step-120-3f2a"));
-  for (const char* const name :
-       {"", "step-", "step-120", "step-120-", "step--3f", "step-1-3F", "step-1-3f.part", "a-1-2"})
-    EXPECT_FALSE(is_row_snapshot_name(name)) << name;
 }
 
 }  // namespace

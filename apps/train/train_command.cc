@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "adapters/torch/saved_tables.h"
+#include "adapters/torch/server_embeddings.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
@@ -25,6 +25,7 @@
 #include "base/nearest_word.h"
 #include "process/child_process.h"
 #include "recipes/catalogue.h"
+#include "server/snapshot/saved_tables.h"
 
 namespace tally::app {
 namespace {
@@ -65,10 +66,12 @@ Result<void> check_rows(const checkpoint::Reader& reader, const recipes::Recipe&
                         const Preparation& prepared) {
   const bool has_servers = prepared.plan.home == plan::Home::kServer;
   const std::vector<std::string> tables = sparse_tables_of(recipe, *prepared.train);
-  auto fits = adapter::check_home_of_rows(reader, tables, has_servers);
+  auto fits = server::check_home_of_rows(reader, tables, has_servers);
   if (fits && has_servers && !tables.empty() &&
       prepared.servers.kind != ServerChoice::Kind::kElsewhere)
-    if (const auto opened = adapter::SavedTables::open(reader); !opened) fits = opened.error();
+    if (const auto opened = server::SavedTables::open(reader, adapter::table_of_embedding(""));
+        !opened)
+      fits = opened.error();
   if (!fits) fits.error().message.insert(0, "--resume: ");
   return fits;
 }

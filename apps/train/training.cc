@@ -120,7 +120,7 @@ checkpoint::Writer& Training::writer() {
                                                       .begin_step = done_.steps,
                                                       .run = launch::run_name()}));
   if (has_servers())
-    snapshots_ = std::make_unique<adapter::RowSnapshotRetention>(
+    snapshots_ = std::make_unique<server::RowSnapshotRetention>(
         with_.options.checkpoint, snapshots_folder(with_.options.checkpoint));
   return *writer_;
 }
@@ -339,7 +339,7 @@ void Training::save() {
   note_saving(began ? saving_step_ : done_.steps, outcome);
   if (began) saving_step_ = done_.steps;
   last_save_step_ = done_.steps;
-  const std::filesystem::path snapshot = adapter::row_snapshot_in(content.state);
+  const std::filesystem::path snapshot = server::row_snapshot_in(content.state);
   if (snapshots_) snapshots_->add(snapshot);
   // The save before has ended, so its checkpoint names its snapshot.
   if (began) remove_old_snapshots(snapshot);

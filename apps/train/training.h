@@ -7,7 +7,6 @@
 
 #include <torch/torch.h>
 
-#include "adapters/torch/row_snapshots.h"
 #include "apps/train/data_division.h"
 #include "apps/train/gradient_recorder.h"
 #include "apps/train/loop_control.h"
@@ -18,6 +17,7 @@
 #include "apps/train/training_log.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
+#include "server/snapshot/row_snapshots.h"
 #include "tally/checkpoint.h"
 #include "tally/job.h"
 #include "tally/torch.h"
@@ -101,7 +101,7 @@ class Training final {
   // With servers, the first worker writes checkpoints alone, in a job of one rank.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
-  std::unique_ptr<adapter::RowSnapshotRetention> snapshots_;  // with servers, beside writer_
+  std::unique_ptr<server::RowSnapshotRetention> snapshots_;  // with servers, beside writer_
   TrainingLog log_;
 
   Moment done_;

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/torch/saved_tables.h"
 #include "apps/tally/command_line.h"
 #include "apps/tally/outputs.h"
 #include "apps/train/train_commands.h"
@@ -19,6 +18,7 @@
 #include "base/units.h"
 #include "checkpoint/layout.h"
 #include "checkpoint/tensor_file.h"
+#include "server/snapshot/saved_tables.h"
 #include "tally/checkpoint.h"
 
 namespace tally::app {
@@ -97,10 +97,10 @@ Result<void> write_weights(const TrainedModel& trained, const fs::path& to) {
   std::vector<checkpoint::TensorInfo> tensors = reader->tensors();
   for (const auto& rows : trained.rows) {
     const auto count = static_cast<std::int64_t>(rows->saved().size());
-    tensors.push_back({.name = adapter::tensor_name(rows->name(), "keys"),
+    tensors.push_back({.name = server::tensor_name(rows->name(), "keys"),
                        .type = DataType::kInt64,
                        .shape = {count}});
-    tensors.push_back({.name = adapter::tensor_name(rows->name(), "weight"),
+    tensors.push_back({.name = server::tensor_name(rows->name(), "weight"),
                        .type = DataType::kFloat32,
                        .shape = {count, rows->saved().dimension()}});
   }

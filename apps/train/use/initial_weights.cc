@@ -17,11 +17,11 @@
 #include <fmt/ranges.h>
 #include <torch/torch.h>
 
-#include "adapters/torch/saved_tables.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "base/errors.h"
 #include "recipes/model.h"
+#include "server/snapshot/saved_tables.h"
 #include "tally/checkpoint.h"
 #include "tally/torch.h"
 
@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using adapter::NamedEmbedding;
-using adapter::SavedTables;
+using server::SavedTables;
 
 // Takes the parameter `weight` from embeddings while it lives; afterwards they have the initial
 // one.
@@ -94,13 +94,13 @@ Result<std::vector<std::string>> match_tables(const std::vector<NamedEmbedding>&
   std::vector<std::string> matched;
   for (const auto& [name, embedding] : embeddings) {
     const SavedTables::Table* const table = tables.find(name);
-    const bool is_tensor = take_out(report.unexpected, adapter::tensor_name(name, "weight"));
+    const bool is_tensor = take_out(report.unexpected, server::tensor_name(name, "weight"));
     if (table == nullptr && is_tensor)
       return invalid(
           "{} has {} as a table of a fixed size (home=group), from which no key can be found, and "
           "servers have rows by key: train with home=group",
           source.string(), name);
-    take_out(report.unexpected, adapter::tensor_name(name, "keys"));
+    take_out(report.unexpected, server::tensor_name(name, "keys"));
     const std::int64_t dimension = embedding->options().dimension;
     if (table == nullptr)
       report.missing.push_back(name);
@@ -160,7 +160,7 @@ Result<InitialWeights> load_initial_weights(const fs::path& from, torch::nn::Mod
   }
   TALLY_TRY(std::shared_ptr<checkpoint::Reader> reader, checkpoint::Reader::open(source));
   TALLY_TRY(reader->verify());
-  TALLY_TRY(SavedTables opened, SavedTables::open(*reader));
+  TALLY_TRY(SavedTables opened, SavedTables::open(*reader, adapter::table_of_embedding("")));
   const auto tables = std::make_shared<const SavedTables>(std::move(opened));
   const std::vector<NamedEmbedding> embeddings = keyed_embeddings(module, *tables, home);
   LoadReport report;

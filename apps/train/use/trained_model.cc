@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/torch/saved_tables.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "apps/tally/command_line.h"
@@ -12,6 +11,7 @@
 #include "apps/train/use/initial_weights.h"
 #include "base/errors.h"
 #include "recipes/catalogue.h"
+#include "server/snapshot/saved_tables.h"
 #include "tally/checkpoint.h"
 #include "tally/torch.h"
 
@@ -32,9 +32,10 @@ Result<std::unique_ptr<recipes::Recipe>> recipe_of(const ModelState& state) {
 
 // Reads the sparse tables whose rows are in a snapshot of servers, for the model to use.
 Result<void> load_rows(const checkpoint::Reader& reader, TrainedModel& trained) {
-  TALLY_TRY(const adapter::SavedTables tables, adapter::SavedTables::open(reader));
+  TALLY_TRY(const server::SavedTables tables,
+            server::SavedTables::open(reader, adapter::table_of_embedding("")));
   for (const auto& [name, embedding] : adapter::embeddings_of(*trained.model)) {
-    const adapter::SavedTables::Table* const table = tables.find(name);
+    const server::SavedTables::Table* const table = tables.find(name);
     if (table == nullptr) continue;
     if (table->dimension != static_cast<std::uint64_t>(embedding->options().dimension))
       return corrupt("{} has rows of {} numbers in {}, expected {}", reader.path().string(),

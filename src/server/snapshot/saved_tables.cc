@@ -1,4 +1,4 @@
-#include "adapters/torch/saved_tables.h"
+#include "server/snapshot/saved_tables.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,12 +8,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "adapters/torch/row_snapshots.h"
-#include "adapters/torch/server_embeddings.h"
 #include "base/check.h"
 #include "base/errors.h"
+#include "server/snapshot/row_snapshots.h"
 
-namespace tally::adapter {
+namespace tally::server {
 namespace {
 
 using checkpoint::TensorInfo;
@@ -34,8 +33,8 @@ std::string tensor_name(const std::string& module, const char* tensor) {
   return module.empty() ? tensor : fmt::format("{}.{}", module, tensor);
 }
 
-Result<SavedTables> SavedTables::open(const checkpoint::Reader& reader) {
-  SavedTables tables(reader);
+Result<SavedTables> SavedTables::open(const checkpoint::Reader& reader, std::string prefix) {
+  SavedTables tables(reader, std::move(prefix));
   if (row_snapshot_in(reader.state()).empty())
     tables.find_tensors();
   else
@@ -44,14 +43,13 @@ Result<SavedTables> SavedTables::open(const checkpoint::Reader& reader) {
 }
 
 Result<void> SavedTables::open_snapshot() {
-  auto opened = server::SnapshotReader::open(row_snapshot_of(*reader_));
+  auto opened = SnapshotReader::open(row_snapshot_of(*reader_));
   if (!opened) return with_remedy(opened.error());
   snapshot_ = std::move(*opened);
   for (const std::string& table : snapshot_->tables()) {
-    const auto name = embedding_of_table(table);
-    if (!name) continue;
-    TALLY_TRY(const server::TableSpec spec, snapshot_->spec_of(table));
-    tables_.push_back({.name = *name, .dimension = spec.dimension});
+    if (!table.starts_with(prefix_)) continue;
+    TALLY_TRY(const TableSpec spec, snapshot_->spec_of(table));
+    tables_.push_back({.name = table.substr(prefix_.size()), .dimension = spec.dimension});
   }
   return {};
 }
@@ -97,15 +95,15 @@ const SavedTables::Table* SavedTables::find(const std::string& name) const {
   return found == tables_.end() ? nullptr : &*found;
 }
 
-Result<void> SavedTables::visit(const std::string& name, const server::RowSink& each) const {
+Result<void> SavedTables::visit(const std::string& name, const RowSink& each) const {
   TALLY_CHECK(find(name) != nullptr);
   if (!snapshot_) return visit_tensors(*find(name), each);
-  auto visited = snapshot_->visit_rows(table_of_embedding(name), each);
+  auto visited = snapshot_->visit_rows(prefix_ + name, each);
   if (!visited && visited.error().code == ErrorCode::kCorrupt) return with_remedy(visited.error());
   return visited;
 }
 
-Result<void> SavedTables::visit_tensors(const Table& table, const server::RowSink& each) const {
+Result<void> SavedTables::visit_tensors(const Table& table, const RowSink& each) const {
   const std::string keys_name = tensor_name(table.name, "keys");
   const std::string rows_name = tensor_name(table.name, "weight");
   const auto rows = static_cast<std::uint64_t>(tensor_in(*reader_, keys_name)->shape[0]);
@@ -132,9 +130,9 @@ Result<void> SavedTables::visit_tensors(const Table& table, const server::RowSin
   return {};
 }
 
-Result<std::unique_ptr<server::SavedRows>> SavedTables::load(const std::string& name) const {
+Result<std::unique_ptr<SavedRows>> SavedTables::load(const std::string& name) const {
   TALLY_CHECK(snapshot_);
-  auto loaded = server::SavedRows::read(*snapshot_, table_of_embedding(name));
+  auto loaded = SavedRows::read(*snapshot_, prefix_ + name);
   if (!loaded && loaded.error().code == ErrorCode::kCorrupt) return with_remedy(loaded.error());
   return loaded;
 }
@@ -162,4 +160,4 @@ Result<void> check_home_of_rows(const checkpoint::Reader& reader,
   return {};
 }
 
-}  // namespace tally::adapter
+}  // namespace tally::server

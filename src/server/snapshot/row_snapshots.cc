@@ -1,45 +1,27 @@
-#include "adapters/torch/row_snapshots.h"
+#include "server/snapshot/row_snapshots.h"
 
-#include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/file_io.h"
 #include "checkpoint/manifest.h"
 #include "server/snapshot/snapshot.h"
 
-namespace tally::adapter {
+namespace tally::server {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr std::string_view kStart = "step-";
-
-template <typename Predicate>
-std::size_t count_while(std::string_view text, const Predicate& is) {
-  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is) - text.begin());
-}
 
 // An absolute path without a separator at its end.
 fs::path absolute_of(const fs::path& path) {
   std::error_code failed;
   fs::path whole = fs::absolute(path, failed).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
-}
-
-// The checkpoints of a folder, those of abandoned runs included.
-std::vector<fs::path> all_checkpoints(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code failed;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    const std::string name = at->path().filename().string();
-    if (name.starts_with(kStart) || name.starts_with("old-step-")) paths.push_back(at->path());
-  }
-  return paths;
 }
 
 }  // namespace
@@ -50,22 +32,15 @@ std::string row_snapshot_name(std::uint64_t step, std::uint64_t number) {
 
 bool is_row_snapshot_name(std::string_view name) {
   if (!name.starts_with(kStart)) return false;
-  name.remove_prefix(kStart.size());
-  const std::size_t digits =
-      count_while(name, [](unsigned char c) { return std::isdigit(c) != 0; });
-  if (digits == 0 || digits == name.size() || name[digits] != '-') return false;
-  name.remove_prefix(digits + 1);
-  return !name.empty() && count_while(name, [](unsigned char c) {
-                            return std::isxdigit(c) != 0 && std::isupper(c) == 0;
-                          }) == name.size();
+  const char* const end = name.data() + name.size();
+  std::uint64_t step = 0, number = 0;
+  const auto parsed = std::from_chars(name.data() + kStart.size(), end, step);
+  if (parsed.ptr != end) std::from_chars(parsed.ptr + 1, end, number, 16);
+  return row_snapshot_name(step, number) == name;
 }
 
 fs::path row_snapshot_in(std::string_view state) {
-  const json whole = json::parse(state, nullptr, /*allow_exceptions=*/false);
-  if (!whole.is_object() || !whole.contains("trainer")) return {};
-  const json& trainer = whole["trainer"];
-  if (!trainer.is_object() || !trainer.contains("snapshot")) return {};
-  return trainer["snapshot"].is_string() ? trainer["snapshot"].get<std::string>() : std::string();
+  return checkpoint::text_in_state(state, "trainer", "snapshot");
 }
 
 fs::path row_snapshot_of(const checkpoint::Reader& reader) {
@@ -79,10 +54,7 @@ fs::path row_snapshot_of(const checkpoint::Reader& reader) {
 
 RowSnapshotRetention::RowSnapshotRetention(fs::path checkpoints, const fs::path& snapshots)
     : checkpoints_(std::move(checkpoints)) {
-  std::error_code failed;
-  for (fs::directory_iterator at(snapshots, failed), end; !failed && at != end;
-       at.increment(failed))
-    add(at->path());
+  for (const std::string& name : names_in(snapshots)) add(snapshots / name);
 }
 
 void RowSnapshotRetention::add(const fs::path& snapshot) {
@@ -93,7 +65,10 @@ void RowSnapshotRetention::add(const fs::path& snapshot) {
 Result<void> RowSnapshotRetention::remove_unused(const fs::path& current) {
   std::map<std::string, fs::path> unused = known_;
   unused.erase(current.filename().string());
-  for (const fs::path& path : all_checkpoints(checkpoints_)) {
+  for (const std::string& name : names_in(checkpoints_)) {
+    // Checkpoints of abandoned runs are kept as old-step-...
+    if (!name.starts_with(kStart) && !name.starts_with("old-step-")) continue;
+    const fs::path path = checkpoints_ / name;
     const auto reader = checkpoint::Reader::open(path);
     // The writer may remove an old checkpoint meanwhile; a damaged one keeps every snapshot.
     std::error_code ignored;
@@ -102,10 +77,10 @@ Result<void> RowSnapshotRetention::remove_unused(const fs::path& current) {
     unused.erase(row_snapshot_in((*reader)->state()).filename().string());
   }
   for (const auto& [name, path] : unused) {
-    TALLY_TRY(server::remove_snapshot(path));
+    TALLY_TRY(remove_snapshot(path));
     known_.erase(name);
   }
   return {};
 }
 
-}  // namespace tally::adapter
+}  // namespace tally::server
