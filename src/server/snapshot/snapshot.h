@@ -1,6 +1,6 @@
 #pragma once
 // Snapshots on disk, as safetensors files of src/checkpoint, in two rounds:
-//   1. Write: each server writes FOLDER/NAME.part/server-ID-NUMBER.safetensors, one file or several,
+//   1. Write: each server writes FOLDER/NAME.part/server-ID-NUMBER.safetensors, one file or more,
 //      with all parts that it is the primary of (write_snapshot()).
 //   2. Publish, after all servers have written: each gets the list of all files, writes
 //      manifest.json and renames the folder to FOLDER/NAME (publish_snapshot()). Servers may share
@@ -48,8 +48,8 @@ using PartSink = std::function<Result<void>(const TableSpec& spec, const Snapsho
 
 // Writes the parts that `parts` passes to its argument, in one file of the server or several.
 // Returns the files, which are on the disk then. After an error none of them remains: kInvalid if
-// the name is taken or the name of a table is not UTF-8, kSystem with the path and the reason of
-// the system, or an error of `parts`.
+// the name is taken, or if the name of a table is not UTF-8 or begins with "__"; kSystem with the
+// path and the reason of the system; or an error of `parts`.
 Result<std::vector<SnapshotFile>> write_snapshot(
     const std::filesystem::path& folder, const std::string& name, NodeId server,
     const std::function<Result<void>(const PartSink&)>& parts,
