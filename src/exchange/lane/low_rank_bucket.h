@@ -4,13 +4,14 @@
 
 #include "codec/lowrank/powersgd.h"
 #include "exchange/lane/bucket_codec.h"
+#include "exchange/low_rank_round.h"
 
 namespace tally::exchange {
 
 // powersgd: each matrix travels as two thin factors. first() sums the left factors over the lane,
-// weighted by the senders' weights; second() sums the right factors; third() rebuilds the mean.
-// Uncompressed parameters are summed together with the left factors. A matrix is a whole parameter, so lanes have whole entries
-// of the bucket.
+// weighted by the senders' weights; second() sums the right factors; third() rebuilds the means.
+// Uncompressed parameters are summed together with the left factors. A matrix is a whole parameter,
+// so lanes have whole entries of the bucket.
 class LowRankBucket final : public BucketCodec {
  public:
   explicit LowRankBucket(const BucketFacts& facts);
@@ -25,21 +26,14 @@ class LowRankBucket final : public BucketCodec {
     std::size_t parameter = 0;
     Range range;                              // in the bucket
     std::unique_ptr<codec::PowerSgd> matrix;  // null: not compressed
-
-    // Elements that the first sum has of this part.
-    std::size_t count() const { return matrix ? matrix->p_count() : range.count(); }
   };
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
-  std::vector<Part*> used_parts(const LaneStep& step);
 
   const Range local_;
   const bool feedback_;
   const bool is_first_;  // whether this member is the first sender
   std::vector<Part> parts_;
-  // Left factors and uncompressed values, weighted; the last element is the weight.
-  std::vector<float> sums_;
-  std::vector<float> factors_;  // right factors
-  double share_ = 1;            // the factor that makes a mean of a sum
+  LowRankRound<float> round_;
 };
 
 }  // namespace tally::exchange

@@ -27,11 +27,7 @@ CodedTable::CodedTable(const Options& options)
       copy_(options.copy),
       matrix_(make_matrix(options)),
       averages_(copy_.parts()) {
-  if (matrix_ != nullptr) {
-    left_.resize(matrix_->p_count());
-    right_.resize(matrix_->q_count());
-    return;
-  }
+  if (matrix_ != nullptr) return;
   // `there` encodes this worker's gradients, `back` decodes the averages of the servers. All parts
   // share the codecs of part 0 unless the codec depends on where a part begins.
   for (std::uint32_t part = 0; part < parts(); ++part) {
@@ -98,38 +94,13 @@ Result<void> CodedTable::adopt(ServerClient& client, std::uint32_t part) {
   return {};
 }
 
-// powersgd: the caller sums `sum` of project() and `next` of correlate() over all workers, and
-// passes each sum to the following call, with the workers' total weight.
-void CodedTable::project(std::span<const float> gradient, double weight, std::span<double> sum) {
-  if (weight == 0) {
-    std::fill(sum.begin(), sum.end(), 0.0);
-    return;
-  }
-  matrix_->project(gradient, left_);
-  for (std::size_t i = 0; i < left_.size(); ++i) sum[i] = weight * left_[i];
-}
-
-void CodedTable::correlate(std::span<const double> sum, double total, double weight,
-                           std::span<double> next) {
-  for (std::size_t i = 0; i < left_.size(); ++i) left_[i] = static_cast<float>(sum[i] / total);
-  matrix_->correlate(left_, right_);
-  for (std::size_t i = 0; i < right_.size(); ++i) next[i] = weight == 0 ? 0 : weight * right_[i];
-}
-
-void CodedTable::finish(std::span<const double> sum, double total, double weight,
-                        std::span<float> mean, Messages& messages) {
-  for (std::size_t i = 0; i < right_.size(); ++i) right_[i] = static_cast<float>(sum[i] / total);
-  const std::span<float> residual = matrix_->residual();
-  // A worker without samples keeps its residual.
-  if (weight == 0) scratch_.assign(residual.begin(), residual.end());
-  matrix_->finish(left_, right_, mean);
-  if (weight == 0) std::copy_n(scratch_.begin(), residual.size(), residual.begin());
-  if (!options_.spec.feedback) std::fill(residual.begin(), residual.end(), 0.0F);
+void CodedTable::encode_factors(std::span<const float> left, std::span<const float> right,
+                                Messages& messages) const {
   const std::size_t columns = codec::shape_of(options_.shape).columns;
-  const codec::Factors factors{.rows = mean.size() / columns,
+  const codec::Factors factors{.rows = options_.copy.values.size() / columns,
                                .rank = static_cast<std::size_t>(matrix_->rank()),
-                               .left = left_,
-                               .right = right_};
+                               .left = left,
+                               .right = right};
   for (std::uint32_t part = 0; part < parts(); ++part) {
     const codec::FactorRun run{.columns = columns,
                                .first = part * options_.copy.part_elements,
@@ -139,7 +110,6 @@ void CodedTable::finish(std::span<const double> sum, double total, double weight
   }
 }
 
-// Applies the mean gradient of finish() to the own copy.
 void CodedTable::move(std::span<float> mean, const Step& step) {
   for (std::uint32_t part = 0; part < parts(); ++part)
     copy_.apply(part, mean.subspan(part * options_.copy.part_elements, copy_.values(part).size()),

@@ -59,14 +59,11 @@ class CodedTable final {
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
                       const Step& step);
 
-  // powersgd: two weighted sums over all workers; the second factor is computed from the mean of
-  // the first.
+  // powersgd. Writes the message of each part from the factors of the mean gradient.
   codec::PowerSgd& matrix() { return *matrix_; }
-  void project(std::span<const float> gradient, double weight, std::span<double> sum);
-  void correlate(std::span<const double> sum, double total, double weight, std::span<double> next);
-  // Writes the message of each part, and the mean gradient.
-  void finish(std::span<const double> sum, double total, double weight, std::span<float> mean,
-              Messages& messages);
+  void encode_factors(std::span<const float> left, std::span<const float> right,
+                      Messages& messages) const;
+  // Applies the mean gradient to the own copy.
   void move(std::span<float> mean, const Step& step);
 
   // Reads the servers' state, after values were pulled.
@@ -94,8 +91,7 @@ class CodedTable final {
   OwnCopy copy_;
   std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; empty for powersgd
   std::unique_ptr<codec::PowerSgd> matrix_;                // for powersgd
-  std::vector<float> left_, right_;
-  std::vector<ServerClient::Average> averages_;  // by part
+  std::vector<ServerClient::Average> averages_;            // by part
   std::vector<std::byte> room_;
   std::vector<float> scratch_;
 };
