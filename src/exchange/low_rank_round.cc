@@ -78,6 +78,12 @@ void LowRankRound<T>::finish() {
   }
 }
 
+template <typename T>
+void LowRankRound<T>::give_up() {
+  for (const Item& item : items_)
+    if (item.matrix) item.matrix->give_up();
+}
+
 template class LowRankRound<float>;
 template class LowRankRound<double>;
 

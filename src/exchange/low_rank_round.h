@@ -41,6 +41,8 @@ class LowRankRound final {
 
   // Writes the means.
   void finish();
+  // Ends the round without means: residuals keep the gradients.
+  void give_up();
   // The factors of an item's mean.
   std::span<const float> left_factor(std::size_t item) const { return factors_[item].left; }
   std::span<const float> right_factor(std::size_t item) const { return factors_[item].right; }

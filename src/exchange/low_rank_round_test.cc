@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 namespace tally::exchange {
@@ -84,6 +85,20 @@ TYPED_TEST(LowRankRoundOf, WithoutFeedbackThereIsNoResidual) {
   run_round(a, b);
   for (const float value : a.matrix.residual()) EXPECT_EQ(value, 0);
   EXPECT_GT(std::abs(b.matrix.residual()[2]), 0);
+}
+
+TYPED_TEST(LowRankRoundOf, ARoundThatWasGivenUpKeepsItsGradients) {
+  RoundMember<TypeParam> a(1, {1, 2}), b(5, {3, 6});
+  const std::vector<float> own = a.gradient;
+  a.project(1);
+  a.round.correlate();
+  a.round.give_up();
+  const std::span<const float> residual = a.matrix.residual();
+  EXPECT_EQ(own, std::vector<float>(residual.begin(), residual.end()));
+  a.project(1);
+  b.project(1);
+  run_round(a, b);
+  EXPECT_EQ(a.gradient, b.gradient);
 }
 
 }  // namespace

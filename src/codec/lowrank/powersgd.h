@@ -39,6 +39,8 @@ class PowerSgd final {
   void correlate(std::span<float> p, std::span<float> q);
   // `p` is the left factor from correlate(), `q` the mean over ranks.
   void finish(std::span<const float> p, std::span<const float> q, std::span<float> mean);
+  // Ends a step without finish(): the residual has the whole gradient of project().
+  void give_up() { sent_ = false; }
 
   // For checkpoints, between finish() and project(): the residual of this rank, and Q, which is
   // equal on all ranks.

@@ -26,6 +26,8 @@ class GradientRooms final {
  public:
   explicit GradientRooms(ServerWorker& worker) : worker_(worker) {}
 
+  std::size_t count() const { return rooms_.size(); }
+
   // A room that no push uses any more. Waits for the oldest pushes if there are many.
   Result<GradientRoom*> take();
   // Waits for the pushes of one room, or of all rooms.

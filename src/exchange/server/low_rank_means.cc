@@ -1,5 +1,6 @@
 #include "exchange/server/low_rank_means.h"
 
+#include <utility>
 #include <vector>
 
 #include "exchange/low_rank_round.h"
@@ -22,12 +23,17 @@ Result<std::optional<double>> mean_gradients(ServerWorker& worker, GradientRoom&
   round.project(std::move(items),
                 {.weight = weight,
                  .feedback = worker.tables().all()[tables.front()].coded->options().spec.feedback});
-  TALLY_TRY(worker.sum(round.left()));
+  Result<void> summed = worker.sum(round.left());
   const double total = round.total();
-  if (total > 0) {
+  if (summed.has_value() && total > 0) {
     round.correlate();
-    TALLY_TRY(worker.sum(round.right()));
-    round.finish();
+    summed = worker.sum(round.right());
+    if (summed.has_value()) round.finish();
+  }
+  // A worker may go on after an error, from a checkpoint.
+  if (!summed.has_value()) {
+    round.give_up();
+    return std::move(summed).error();
   }
   for (std::size_t i = 0; i < tables.size(); ++i) {
     const ServerTables::Table& table = worker.tables().all()[tables[i]];

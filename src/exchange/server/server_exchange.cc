@@ -110,7 +110,8 @@ Statistics ServerExchange::statistics() const {
   return {.update = worker_.figures.copying,
           .wait = worker_.figures.waited,
           .staleness = worker_.figures.staleness,
-          .dropped = worker_.figures.dropped};
+          .dropped = worker_.figures.dropped,
+          .memory_bytes = worker_.tables().bytes() + step_.gradient_bytes()};
 }
 
 }  // namespace tally::exchange

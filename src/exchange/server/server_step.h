@@ -40,6 +40,7 @@ class ServerStep final {
   Result<void> flush();
   // Waits until no push uses gradients any more.
   Result<void> settle() { return rooms_.settle_all(); }
+  std::size_t gradient_bytes() const { return rooms_.count() * worker_.tables().bytes(); }
   // Abandons the update, its requests and kept gradients.
   void give_up();
   // The values have changed between updates: the coming update begins anew.

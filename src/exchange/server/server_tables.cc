@@ -174,6 +174,12 @@ std::vector<server::TableId> ServerTables::ids() const {
   return ids;
 }
 
+std::size_t ServerTables::bytes() const {
+  std::size_t bytes = 0;
+  for (const Table& table : tables_) bytes += table.values.size();
+  return bytes;
+}
+
 Result<std::vector<std::span<std::byte>>> ServerTables::allocate(ServerClient& client) const {
   std::vector<std::span<std::byte>> memory;
   for (const Table& table : tables_) {

@@ -75,6 +75,7 @@ class ServerTables final {
   // Of dense and sparse tables; there is at least one.
   std::vector<server::TableId> ids() const;
 
+  std::size_t bytes() const;  // of the values
   // Memory for one value of each element, by table.
   Result<std::vector<std::span<std::byte>>> allocate(ServerClient& client) const;
   // The bytes of a parameter in such memory, or in that of its table.
