@@ -89,7 +89,7 @@ Result<StepTotals> ServerStep::complete(const StepContribution& given) {
   if (!has) contribution_.samples = contribution_.weight = contribution_.loss_sum = 0;
   requests_.set_contribution(contribution_);
   if (options_.rows != nullptr) room_->rows = options_.rows->take();
-  if (has || pushes) TALLY_TRY(finish_gradient(has));
+  if (has || pushes) finish_gradient(has);
   if (pushes) requests_.push_rest();
   // The gradients of rows are not summed over steps: they are pushed in every step.
   if (pushes || (has && !choice_.push)) requests_.push_rows();
@@ -109,7 +109,7 @@ Result<StepTotals> ServerStep::complete(const StepContribution& given) {
 
 // Makes the mean over this worker's samples, clips it, and adds the sum of earlier steps. A missing
 // gradient counts as zero.
-Result<void> ServerStep::finish_gradient(bool has_gradient) {
+void ServerStep::finish_gradient(bool has_gradient) {
   for (std::size_t p = 0; p < is_ready_.size(); ++p)
     if (!is_ready_[p]) {
       const std::span<std::byte> bytes = gradient(p);
@@ -121,11 +121,10 @@ Result<void> ServerStep::finish_gradient(bool has_gradient) {
     if (own.samples > 0 && own.weight != own.samples) scale(all, own.weight / own.samples);
     clip(all, options_.clip);
   }
-  if (!has_gradient) return {};
+  if (!has_gradient) return;
   if (choice_.apply_locally) move_own_copy();
   add_kept();
   if (!choice_.push) keep_gradient();
-  return {};
 }
 
 // Updates the own copy as servers do with a single gradient. The next pull includes the gradients

@@ -47,7 +47,7 @@ class ServerStep final {
   void renew();
 
  private:
-  Result<void> finish_gradient(bool has_gradient);
+  void finish_gradient(bool has_gradient);
   void move_own_copy();
   void keep_gradient();
   void add_kept();
