@@ -231,6 +231,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, SimServerExchanges,
     testing::Values(ServerExchangeCase{"bsp", "update=bsp"},
                     ServerExchangeCase{"backup", "update=backup:1"},
+                    ServerExchangeCase{"subset", "update=subset:2"},
                     ServerExchangeCase{"ssp", "update=ssp:2", false},
                     ServerExchangeCase{"asp", "update=asp", false},
                     ServerExchangeCase{"asp_rarely", "update=asp:push=2,fetch=3", false},
