@@ -10,7 +10,6 @@
 
 #include "adapters/torch/bound_exchange.h"
 #include "adapters/torch/gradient_hooks.h"
-#include "adapters/torch/row_snapshots.h"
 #include "adapters/torch/server_options.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/clock.h"
@@ -20,6 +19,7 @@
 #include "exchange/server/server_exchange.h"
 #include "exchange/server/server_place.h"
 #include "policy/rules.h"
+#include "server/snapshot/row_snapshots.h"
 
 namespace tally {
 
@@ -247,7 +247,7 @@ std::unique_ptr<exchange::Exchange> Trainer::Impl::make_server_exchange(
                          .rows = embeddings_->empty() ? nullptr : embeddings_.get(),
                          .initial = adapter::initial_values(tensors_.trained),
                          .snapshot_name = [](std::uint64_t step) {
-                           return adapter::row_snapshot_name(
+                           return server::row_snapshot_name(
                                step, static_cast<std::uint64_t>(steady_now().count()));
                          }}));
 }

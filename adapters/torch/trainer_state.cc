@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "adapters/torch/row_snapshots.h"
-#include "adapters/torch/saved_tables.h"
 #include "adapters/torch/trainer_impl.h"
 #include "exchange/state_names.h"
 #include "optimizer/update_rule.h"
+#include "server/snapshot/row_snapshots.h"
+#include "server/snapshot/saved_tables.h"
 
 // The state of a trainer in checkpoints. Each rank saves the parameters and optimizer state of its
 // slices; rank 0 saves the state that is equal on all ranks.
@@ -161,7 +161,7 @@ std::string Trainer::Impl::state_text() const {
 }
 
 void Trainer::Impl::check_fits(const checkpoint::Reader& reader) const {
-  or_throw(adapter::check_home_of_rows(reader, embedding_names_, embeddings_ != nullptr));
+  or_throw(server::check_home_of_rows(reader, embedding_names_, embeddings_ != nullptr));
   compare(model_infos(), reader.tensors(), "model");
   // The amount of codec state depends on the number of senders, and may belong to another codec.
   std::vector<TensorInfo> of_optimizer = reader.state_tensors();
@@ -235,7 +235,7 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
            "the file has weights and no state to continue from: load it with load_weights()");
   check_fits(reader);
   exchange::SavedCourse course = restore_state(reader.state());
-  course.snapshot = adapter::row_snapshot_of(reader).string();
+  course.snapshot = server::row_snapshot_of(reader).string();
   check_warm_up(reader, model_->exchange().checkpoint().updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);

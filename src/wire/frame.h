@@ -9,7 +9,7 @@
 
 namespace tally::wire {
 
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{256} << 10;
 
 enum class FrameKind : std::uint8_t {
