@@ -448,6 +448,7 @@ std::vector<double> Trainer::meet(std::vector<double> values) {
 }
 bool Trainer::is_due(std::uint64_t step) { return impl_->is_due(step); }
 std::size_t Trainer::state_bytes() { return impl_->state_bytes(); }
+std::size_t Trainer::memory_bytes() const { return impl_->memory_bytes(); }
 std::vector<double> Trainer::sum(std::vector<double> values) {
   return impl_->sum(std::move(values));
 }

@@ -33,6 +33,7 @@ class Trainer::Impl {
   TimeSplit times() const;
   PolicyFigures figures() const;
   std::size_t state_bytes() { return model_->exchange().statistics().state_bytes; }
+  std::size_t memory_bytes() const { return model_->exchange().statistics().memory_bytes; }
   bool is_first() const { return meetings().is_first(); }
   bool in_step() const { return meetings().in_step(); }
   std::vector<double> sum(std::vector<double> values) {

@@ -68,7 +68,7 @@ void add_bench_command(Command& top) {
                .check = [](const std::string& name) { return problem_of(bt::find_model(name)); },
                .commas = true});
   command.add("--ranks", &o->comparison.workers.ranks, "Workers of tally and of DDP",
-              {.least = 2, .most = 1024});
+              {.least = 1, .most = 1024});
   command.add("--against", &o->against, "Peer", {.choices = {"ddp", "none"}});
   command.add("--threads", &o->comparison.workers.threads, "Threads of each worker",
               {.least = 1, .most = 1024});

@@ -87,6 +87,8 @@ struct TrainingRecord {
   // Number of gradients of all workers with staleness 0, 1, 2, ..., and of dropped gradients.
   std::vector<std::uint64_t> staleness;
   std::uint64_t dropped_gradients = 0;
+  // For the model on one host: gradients of its workers, values, optimizer state; 0: unknown.
+  std::uint64_t model_memory_bytes = 0;
   std::optional<double> steps_per_s;
   std::string final_text;  // output of the recipe at the end, such as generated text
 };

@@ -45,6 +45,7 @@ TrainingRecord run_of(double loss) {
   record.lost_workers = {{.rank = 2, .after_step = 7, .until_step = 9, .samples = 12}};
   record.staleness = {30, 10};
   record.dropped_gradients = 3;
+  record.model_memory_bytes = 4096;
   record.steps_per_s = 13.25;
   record.final_text = "the end";
   return record;

@@ -422,7 +422,11 @@ void Training::take_figures(TrainingRecord& record) {
   const PolicyFigures own = trainer_.figures();
   std::vector<double> sums(own.staleness.begin(), own.staleness.end());
   sums.push_back(static_cast<double>(own.dropped));
+  sums.push_back(static_cast<double>(trainer_.memory_bytes()));
   sums = trainer_.sum(std::move(sums));
+  const double hosts = static_cast<double>(with_.job.size()) / with_.job.local_size();
+  record.model_memory_bytes = static_cast<std::uint64_t>(sums.back() / hosts);
+  sums.pop_back();
   record.dropped_gradients = static_cast<std::uint64_t>(sums.back());
   sums.pop_back();
   record.staleness.assign(sums.begin(), sums.end());

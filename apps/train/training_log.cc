@@ -8,6 +8,7 @@
 #include "apps/train/report_parts.h"
 #include "apps/train/train_console.h"
 #include "base/counted.h"
+#include "base/units.h"
 
 namespace tally::app {
 namespace {
@@ -145,6 +146,9 @@ std::string summary_of(const TrainingRecord& record) {
   if (record.rmse) text += fmt::format("RMSE {}, ", number_text(*record.rmse));
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
   text += staleness_text(record);
+  if (record.model_memory_bytes > 0)
+    text += fmt::format("\n  memory: {} on each host for values, gradients and optimizer state",
+                        format_bytes(record.model_memory_bytes));
   for (const WorkerTimes& times : record.times) {
     const TimeShares shares = shares_of(times.compute, times.communicate, times.wait, times.data);
     text += fmt::format(

@@ -266,6 +266,10 @@ class Trainer {
   TimeSplit times() const;
   // Bytes of optimizer state on this rank, master copies included.
   std::size_t state_bytes();
+  // Bytes that this rank has allocated for the model: its gradients, its optimizer state in two
+  // versions, and on the first rank of a host the values in two versions. home=server: without the
+  // memory of servers.
+  std::size_t memory_bytes() const;
 
   // The sums over all ranks. Collective.
   std::vector<double> sum(std::vector<double> values);
