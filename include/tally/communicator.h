@@ -178,6 +178,9 @@ class Communicator {
 
   // Ends the communicator; running operations fail with kClosed. Not collective.
   virtual void close() = 0;
+  // Ends the communicator with the error `why`, on the other ranks as well: operations fail with
+  // it. An engine that cannot tell the other ranks closes this rank's side. Not collective.
+  virtual void abort(const Error& why);
 
   virtual Traffic traffic() const = 0;
   // The last operations of this rank as text, newest last: operation, peers, and the ranks that it

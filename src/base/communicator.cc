@@ -27,6 +27,8 @@ std::string_view to_string(Algorithm algorithm) {
       algorithm);
 }
 
+void Communicator::abort(const Error& /*why*/) { close(); }
+
 Result<void> Communicator::barrier(const Call& call) {
   return run({.operation = Operation::kBarrier, .algorithm = call.algorithm, .by = call.by});
 }

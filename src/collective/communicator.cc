@@ -373,6 +373,12 @@ void GroupCommunicator::close() {
   mailbox_->close();
 }
 
+void GroupCommunicator::abort(const Error& why) {
+  if (closed_.exchange(true)) return;
+  MutexLock lock(context_->router->mutex);
+  engine_->fail(why);
+}
+
 Traffic GroupCommunicator::traffic() const {
   MutexLock lock(context_->router->mutex);
   Traffic traffic = traffic_;

@@ -40,6 +40,7 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer, Deadline by) override;
   Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) override;
   void close() override;
+  void abort(const Error& why) override;
   Traffic traffic() const override;
   std::string recent_operations() const override;
 

@@ -86,6 +86,27 @@ TEST(SimFaults, TheMemoryOfADeadNeighbourStays) {
   EXPECT_EQ(outcome[1].error().code, ErrorCode::kClosed);
 }
 
+// The error names a rank that is no member, as one of another communicator would.
+TEST(SimFaults, AnAbortEndsTheOperationsOfAllRanksWithItsError) {
+  for (const int per_host : {1, 3}) {
+    Cluster cluster({.ranks = 3, .ranks_per_host = per_host});
+    const Outcome outcome = cluster.run([](Member& me) -> Result<void> {
+      const Error why{.code = ErrorCode::kCorrupt, .peer = 7, .message = "wrong bytes"};
+      if (me.rank() == 1) me.communicator().abort(why);
+      const auto failed = me.communicator().barrier();
+      me.sleep(10ms);  // a rank that leaves is a loss of its own
+      return failed;
+    });
+    for (Rank rank = 0; rank < 3; ++rank) {
+      ASSERT_FALSE(outcome[rank].has_value());
+      EXPECT_EQ(outcome[rank].error().code, ErrorCode::kCorrupt)
+          << to_string(outcome[rank].error());
+      EXPECT_EQ(outcome[rank].error().peer, 7);
+    }
+    EXPECT_LT(outcome.ended, 100ms);
+  }
+}
+
 TEST(SimFaults, AStoppedNeighbourIsNamedAtTheDeadline) {
   Cluster cluster({.ranks = 6, .ranks_per_host = 3, .seed = 3, .timeout = 2s});
   cluster.stop({.rank = 1, .from = 100us});
