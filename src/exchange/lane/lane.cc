@@ -1,5 +1,6 @@
 #include "exchange/lane/lane.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -21,7 +22,8 @@ std::span<const std::byte> Parcels::of(int member) const {
 
 Result<bool> Delivery::advance() {
   while (operation && operation->poll()) {
-    TALLY_TRY(operation->wait());
+    const auto outcome = operation->wait();
+    if (!outcome) return lane == nullptr ? outcome.error() : lane->named(outcome.error());
     operation.reset();
     if (!then) break;
     const auto start = std::exchange(then, {});
@@ -32,7 +34,7 @@ Result<bool> Delivery::advance() {
 
 Result<void> Delivery::finish() {
   while (operation) {
-    TALLY_TRY(operation->wait());
+    (void)operation->wait();  // advance() takes the outcome
     TALLY_TRY(const bool arrived, advance());
     if (arrived) break;
   }
@@ -42,6 +44,10 @@ Result<void> Delivery::finish() {
 Lane::Lane(Communicator* communicator, std::vector<Rank> ranks)
     : communicator_(communicator), ranks_(std::move(ranks)) {
   TALLY_CHECK(size() == (communicator_ == nullptr ? 1 : communicator_->size()));
+}
+
+Delivery Lane::start(const Request& request, std::function<Result<Delivery>()> then) const {
+  return {.operation = communicator_->start(request), .then = std::move(then), .lane = this};
 }
 
 // Allocates `in` for parcels of the sizes that their senders announced.
@@ -66,12 +72,12 @@ Delivery Lane::exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& i
     return {};
   }
   const auto send = [this, &out, &in]() -> Delivery {
-    return {.operation = communicator_->start({.operation = Operation::kAllToAll,
-                                               .input = out.bytes.data(),
-                                               .output = in.bytes.data(),
-                                               .type = DataType::kUInt8,
-                                               .counts = out.sizes,
-                                               .receive_counts = in.sizes})};
+    return start({.operation = Operation::kAllToAll,
+                  .input = out.bytes.data(),
+                  .output = in.bytes.data(),
+                  .type = DataType::kUInt8,
+                  .counts = out.sizes,
+                  .receive_counts = in.sizes});
   };
   if (sizes.exactly) {
     in.sizes = sizes.at_most;
@@ -83,15 +89,15 @@ Delivery Lane::exchange(const Parcels& out, const ParcelSizes& sizes, Parcels& i
   };
   const auto told = std::make_shared<Told>(Told{.own = {out.sizes.begin(), out.sizes.end()},
                                                 .all = std::vector<std::int64_t>(ranks_.size())});
-  return {.operation = communicator_->start({.operation = Operation::kAllToAll,
-                                             .input = told->own.data(),
-                                             .output = told->all.data(),
-                                             .count = 1,
-                                             .type = DataType::kInt64}),
-          .then = [this, send, told, sizes, &in]() -> Result<Delivery> {
-            TALLY_TRY(learn_sizes(told->all, sizes, in));
-            return send();
-          }};
+  return start({.operation = Operation::kAllToAll,
+                .input = told->own.data(),
+                .output = told->all.data(),
+                .count = 1,
+                .type = DataType::kInt64},
+               [this, send, told, sizes, &in]() -> Result<Delivery> {
+                 TALLY_TRY(learn_sizes(told->all, sizes, in));
+                 return send();
+               });
 }
 
 Delivery Lane::gather(std::span<const std::byte> own, const ParcelSizes& sizes, Parcels& all) {
@@ -102,12 +108,12 @@ Delivery Lane::gather(std::span<const std::byte> own, const ParcelSizes& sizes, 
     return {};
   }
   const auto send = [this, own, &all]() -> Delivery {
-    return {.operation = communicator_->start({.operation = Operation::kAllgather,
-                                               .input = own.data(),
-                                               .output = all.bytes.data(),
-                                               .count = own.size(),
-                                               .type = DataType::kUInt8,
-                                               .counts = all.sizes})};
+    return start({.operation = Operation::kAllgather,
+                  .input = own.data(),
+                  .output = all.bytes.data(),
+                  .count = own.size(),
+                  .type = DataType::kUInt8,
+                  .counts = all.sizes});
   };
   if (sizes.exactly) {
     all.sizes = sizes.at_most;
@@ -120,60 +126,80 @@ Delivery Lane::gather(std::span<const std::byte> own, const ParcelSizes& sizes, 
   };
   const auto told = std::make_shared<Told>(Told{.own = static_cast<std::int64_t>(own.size()),
                                                 .all = std::vector<std::int64_t>(ranks_.size())});
-  return {.operation = communicator_->start({.operation = Operation::kAllgather,
-                                             .input = &told->own,
-                                             .output = told->all.data(),
-                                             .count = 1,
-                                             .type = DataType::kInt64}),
-          .then = [this, send, told, sizes, &all]() -> Result<Delivery> {
-            TALLY_TRY(learn_sizes(told->all, sizes, all));
-            return send();
-          }};
+  return start({.operation = Operation::kAllgather,
+                .input = &told->own,
+                .output = told->all.data(),
+                .count = 1,
+                .type = DataType::kInt64},
+               [this, send, told, sizes, &all]() -> Result<Delivery> {
+                 TALLY_TRY(learn_sizes(told->all, sizes, all));
+                 return send();
+               });
 }
 
 Delivery Lane::sum(std::span<float> values) {
   if (communicator_ == nullptr || values.empty()) return {};
-  return {.operation = communicator_->start({.operation = Operation::kAllreduce,
-                                             .input = values.data(),
-                                             .output = values.data(),
-                                             .count = values.size(),
-                                             .type = DataType::kFloat32})};
+  return start({.operation = Operation::kAllreduce,
+                .input = values.data(),
+                .output = values.data(),
+                .count = values.size(),
+                .type = DataType::kFloat32});
 }
 
 Delivery Lane::sum_parts(std::span<const std::byte> all, const Parts& parts,
                          std::span<std::byte> own) {
   if (communicator_ == nullptr) return {};
-  return {.operation = communicator_->start({.operation = Operation::kReduceScatter,
-                                             .input = all.data(),
-                                             .output = own.data(),
-                                             .count = own.size() / size_of(parts.type),
-                                             .type = parts.type,
-                                             .counts = parts.counts})};
+  return start({.operation = Operation::kReduceScatter,
+                .input = all.data(),
+                .output = own.data(),
+                .count = own.size() / size_of(parts.type),
+                .type = parts.type,
+                .counts = parts.counts});
 }
 
 Delivery Lane::gather_parts(std::span<const std::byte> own, const Parts& parts,
                             std::span<std::byte> all) {
   if (communicator_ == nullptr) return {};
-  return {.operation = communicator_->start({.operation = Operation::kAllgather,
-                                             .input = own.data(),
-                                             .output = all.data(),
-                                             .count = own.size() / size_of(parts.type),
-                                             .type = parts.type,
-                                             .counts = parts.counts})};
+  return start({.operation = Operation::kAllgather,
+                .input = own.data(),
+                .output = all.data(),
+                .count = own.size() / size_of(parts.type),
+                .type = parts.type,
+                .counts = parts.counts});
 }
 
 Delivery Lane::tell(std::int64_t& number) {
   if (communicator_ == nullptr) return {};
-  return {.operation = communicator_->start({.operation = Operation::kBroadcast,
-                                             .input = &number,
-                                             .output = &number,
-                                             .count = 1,
-                                             .type = DataType::kInt64,
-                                             .root = 0})};
+  return start({.operation = Operation::kBroadcast,
+                .input = &number,
+                .output = &number,
+                .count = 1,
+                .type = DataType::kInt64,
+                .root = 0});
 }
 
 void Lane::close() {
   if (communicator_ != nullptr) communicator_->close();
+}
+
+// Between members, a rank outside the lane has the number size() + its rank in the job.
+void Lane::abort(const Error& why) {
+  if (communicator_ == nullptr) return;
+  Error told = why;
+  if (why.peer != kNoRank) {
+    const auto member = std::find(ranks_.begin(), ranks_.end(), why.peer);
+    told.peer =
+        member == ranks_.end() ? size() + why.peer : static_cast<Rank>(member - ranks_.begin());
+  }
+  communicator_->abort(told);
+}
+
+Error Lane::named(Error error) const {
+  if (error.peer >= size())
+    error.peer -= size();
+  else if (error.peer != kNoRank)
+    error.peer = rank_of(error.peer);
+  return error;
 }
 
 std::span<std::byte> Lane::room(std::size_t bytes) {

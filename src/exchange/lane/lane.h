@@ -26,11 +26,14 @@ struct ParcelSizes {
   bool exactly = false;              // parcels have exactly at_most bytes
 };
 
+class Lane;
+
 // Messages that are on their way over a lane. When `operation` is complete, `then` starts what
 // follows it. Without an operation everything has arrived.
 struct Delivery {
   std::optional<Handle> operation = {};
   std::function<Result<Delivery>()> then = {};  // empty: nothing follows
+  const Lane* lane = nullptr;                   // of the operation, to name the peer of an error
 
   // Whether an operation has yet to be started.
   bool has_more() const { return then != nullptr; }
@@ -75,11 +78,16 @@ class Lane final {
   Delivery tell(std::int64_t& number);
   // Ends operations that are in progress with kClosed.
   void close();
+  // Ends the operations of all members with `why`, whose peer is a rank of the job.
+  void abort(const Error& why);
+  // An error of the lane's communicator, with the peer's rank in the job.
+  Error named(Error error) const;
 
   // Scratch memory for one encoding.
   std::span<std::byte> room(std::size_t bytes);
 
  private:
+  Delivery start(const Request& request, std::function<Result<Delivery>()> then = {}) const;
   Result<void> learn_sizes(std::span<const std::int64_t> told, const ParcelSizes& sizes,
                            Parcels& in) const;
 

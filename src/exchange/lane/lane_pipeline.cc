@@ -36,15 +36,18 @@ LanePipeline::~LanePipeline() {
       telling_ || std::any_of(stages_.begin(), stages_.end(), [](LaneStage stage) {
         return stage == LaneStage::kReady || stage == LaneStage::kUnderWay;
       });
-  if (is_under_way) fail(make_error(ErrorCode::kClosed, "the exchange of gradients has ended"));
+  if (!is_under_way) return;
+  lanes_.there->close();
+  lanes_.back->close();
+  fail(make_error(ErrorCode::kClosed, "the exchange of gradients has ended"));
 }
 
 // Ends all operations, so that none of them uses the memory of steps any more.
 void LanePipeline::fail(const Error& error) {
   if (failure_) return;
   failure_ = error;
-  lanes_.there->close();
-  lanes_.back->close();
+  lanes_.there->abort(error);
+  lanes_.back->abort(error);
   const auto end = [](Delivery& delivery) {
     if (delivery.operation) (void)delivery.operation->wait();
     delivery = {};

@@ -37,6 +37,9 @@ class LanePipeline final {
   void submit(std::size_t bucket, const LaneStep& step);
   // Does the work that does not have to wait. An error is kept for wait().
   void advance();
+  // Ends all unfinished buckets with `error`, on the other members as well. Without it members
+  // would wait for a rank that has failed elsewhere.
+  void fail(const Error& error);
   // Waits until the bucket has the values of all members, within the deadlines of the lanes'
   // operations. After an error no operation uses the steps' memory any more.
   Result<void> wait(std::size_t bucket);
@@ -67,7 +70,6 @@ class LanePipeline final {
   Result<std::optional<std::size_t>> next_to_send();
   Result<std::optional<std::size_t>> lead();
   Result<std::optional<std::size_t>> follow();
-  void fail(const Error& error);
 
   const Lanes lanes_;
   const std::vector<std::unique_ptr<BucketCodec>> buckets_;
