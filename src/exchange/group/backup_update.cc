@@ -21,11 +21,9 @@ namespace {
 // An offer is sent as numbers: the version, whether the rank has drained instead, the learning
 // rates.
 enum OfferWord : std::size_t { kVersion, kDrained, kOfferRates };
-// A decision is sent as numbers: whether all ranks have drained, the lost rank + 1 or 0, the
-// learning rates, then for each rank whether it counts.
-enum DecisionWord : std::size_t { kFinished, kLost, kDecisionRates };
-
-constexpr auto kCloseTime = std::chrono::seconds(5);
+// A decision is sent as numbers: whether all ranks have drained, the learning rates, then for each
+// rank whether it counts.
+enum DecisionWord : std::size_t { kFinished, kDecisionRates };
 
 }  // namespace
 
@@ -87,7 +85,11 @@ void BackupUpdate::listen(Rank peer) {
                .root = peer,
                .by = Deadline::never()})
       .then([this, peer](const Result<void>& outcome) {
-        if (!outcome) return fail(outcome.error());
+        if (!outcome) {
+          // Ranks that wait for a decision may not have noticed a loss.
+          if (fail(outcome.error())) decisions_->abort(outcome.error());
+          return;
+        }
         {
           const MutexLock lock(mutex_);
           heard(peer, incoming_[static_cast<std::size_t>(peer)]);
@@ -150,12 +152,12 @@ Result<void> BackupUpdate::tell(std::vector<double> words) {
   return {};
 }
 
-void BackupUpdate::fail(const Error& error) {
-  {
-    const MutexLock lock(mutex_);
-    if (!failure_) failure_ = error;
-  }
+// Returns whether the other ranks must learn of the error: not that this rank has stopped.
+bool BackupUpdate::fail(const Error& error) {
+  const MutexLock lock(mutex_);
+  if (!failure_) failure_ = error;
   changed_.notify_all();
+  return !stopping_;
 }
 
 std::size_t BackupUpdate::decision_words() const {
@@ -166,19 +168,10 @@ std::size_t BackupUpdate::decision_words() const {
 Result<std::optional<std::vector<double>>> BackupUpdate::decision() {
   if (world_.rank() == 0) {
     std::optional<std::vector<double>> words;
-    std::optional<Error> failure;
     {
       const MutexLock lock(mutex_);
-      failure = failure_;
-      if (!failure) words = std::exchange(decision_, std::nullopt);
-    }
-    if (failure) {
-      // Tell the ranks that wait for a decision: they may not have noticed the loss.
-      std::vector<double> lost(decision_words());
-      lost[kLost] = failure->peer + 1;
-      if (failure->peer != kNoRank)
-        (void)decisions_->broadcast(std::span(lost), 0, {.by = Deadline::after(kCloseTime)});
-      return *failure;
+      if (failure_) return *failure_;
+      words = std::exchange(decision_, std::nullopt);
     }
     if (words) TALLY_TRY(decisions_->broadcast(std::span(*words), 0, {.by = Deadline::never()}));
     return words;
@@ -197,9 +190,7 @@ Result<std::optional<std::vector<double>>> BackupUpdate::decision() {
   if (!arrival_->poll()) return std::optional<std::vector<double>>();
   TALLY_TRY(arrival_->wait());
   arrival_.reset();
-  if (arriving_[kLost] == 0) return std::optional(arriving_);
-  const auto lost = static_cast<Rank>(arriving_[kLost] - 1);
-  return make_error(ErrorCode::kPeerLost, lost, "rank 0 lost this peer");
+  return std::optional(arriving_);
 }
 
 Result<bool> BackupUpdate::serve_once() {
@@ -208,7 +199,10 @@ Result<bool> BackupUpdate::serve_once() {
   if (words && *words) outcome = take_part(**words);
   if (!words) outcome = words.error();
   if (!outcome) {
-    fail(outcome.error());
+    if (fail(outcome.error())) {
+      offers_->abort(outcome.error());
+      decisions_->abort(outcome.error());
+    }
     return outcome.error();
   }
   return words->has_value();
@@ -279,11 +273,12 @@ Result<BackupUpdate::Taken> BackupUpdate::wait_until(Deadline by, const Done& do
   for (;;) {
     {
       const MutexLock lock(mutex_);
-      while (!done() && !failure_ && !options_.pause) {
-        const Duration left = by.remaining(SteadyClock().now());
+      while (!done() && !failure_) {
+        const Duration left = by.remaining(update_.now());
         if (left == Duration::zero())
           return make_error(ErrorCode::kTimeout,
                             "too few gradients of other ranks arrived in time");
+        if (options_.pause) break;
         changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::hours(1)));
       }
       if (done()) return taken();

@@ -86,7 +86,7 @@ class BackupUpdate final : public Background {
   std::size_t decision_words() const;
   Result<std::optional<std::vector<double>>> decision();
   Result<void> take_part(const std::vector<double>& words);
-  void fail(const Error& error);
+  bool fail(const Error& error);
   Taken taken() const TALLY_REQUIRES(mutex_);
   template <typename Done>
   Result<Taken> wait_until(Deadline by, const Done& done);

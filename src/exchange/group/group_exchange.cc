@@ -13,8 +13,6 @@ constexpr auto kGroupTimeout = std::chrono::minutes(5);
 // The time limit for other ranks to offer enough gradients.
 constexpr auto kOfferTimeout = std::chrono::minutes(5);
 
-Deadline group_deadline() { return Deadline::after(kGroupTimeout); }
-
 // Without backups every update waits for all ranks, as bsp does.
 bool has_backups(const policy::Rules& rules) {
   return rules.update == plan::Update::kBackup && rules.needed < rules.workers;
@@ -53,6 +51,11 @@ Result<void> GroupExchange::connect(Deadline by) {
   return {};
 }
 
+Deadline GroupExchange::after(Duration timeout) const {
+  const Clock* const clock = options_.update.clock;
+  return clock != nullptr ? clock->after(timeout) : Deadline::after(timeout);
+}
+
 // The number of backups stays, as far as the remaining ranks allow it.
 policy::Rules GroupExchange::rules_for(int workers) const {
   policy::Rules rules = options_.rules;
@@ -64,17 +67,25 @@ policy::Rules GroupExchange::rules_for(int workers) const {
 }
 
 Result<void> GroupExchange::reform(Communicator& replicas) {
-  const Deadline by = group_deadline();
+  const Deadline by = after(kGroupTimeout);
   Options options = options_;
   options.rules = rules_for(replicas.size());
   std::unique_ptr<GroupExchange> next(new GroupExchange(replicas, std::move(options)));
   TALLY_TRY(next->connect(by));
-  if (!order_.empty()) TALLY_TRY(next->update_->reorder(order_, by));
+  // Some ranks may have failed in the first update, and others before it.
+  std::int32_t is_ordered = order_is_settled_ && !backup_ ? 1 : 0;
+  TALLY_TRY(replicas.allreduce(std::span(&is_ordered, 1), ReduceOp::kMax));
+  if (is_ordered != 0) {
+    complete_order();
+    TALLY_TRY(next->update_->reorder(order_, by));
+  }
+  // This rank may compute at an earlier version than the background has reached.
+  const std::uint64_t reached = backup_ ? first_step_ + backup_->version() : update_->updates();
   const std::uint64_t known = update_->updates();
   TALLY_TRY(next->update_->take_over(*update_, by));
   // The update under way may count after all, or be taken back: modulo 2^64.
-  steps_ += next->update_->updates() - known;
-  first_step_ = steps_;
+  first_step_ = reached + (next->update_->updates() - known);
+  next->update_->set_updates(first_step_);
   version_ = 0;
   end_update();
   replicas_ = &replicas;
@@ -89,13 +100,13 @@ Result<void> GroupExchange::reform(Communicator& replicas) {
 GroupExchange::~GroupExchange() { backup_.reset(); }
 
 bool GroupExchange::takes_part() const {
-  return policy::takes_part(options_.rules, replicas_->rank(), steps_);
+  return policy::takes_part(options_.rules, replicas_->rank(), steps());
 }
 
 // With backups the rank computes at the version that steps() has reported, even if there is a newer
 // one. A rank that has reached the step of a meeting so does not wait for the gradients of others.
 Result<StepChoice> GroupExchange::begin() {
-  return StepChoice{.computes = takes_part(), .version = steps_};
+  return StepChoice{.computes = takes_part(), .version = steps()};
 }
 
 // The first update only records the order of gradients. With backups the update decides about
@@ -125,14 +136,17 @@ Result<void> GroupExchange::ready(std::size_t parameter, const std::byte* elsewh
 // Buckets are rebuilt in the order in which gradients became ready. Unused parameters are last.
 Result<void> GroupExchange::settle_order() {
   if (order_is_settled_) return {};
+  complete_order();
+  TALLY_TRY(update_->reorder(order_, after(kGroupTimeout)));
+  return {};
+}
+
+void GroupExchange::complete_order() {
   order_is_settled_ = true;
   std::vector<std::uint8_t> has(update_->parameters().size());
   for (const std::size_t p : order_) has[p] = 1;
   for (std::size_t p = has.size(); p-- > 0;)
     if (has[p] == 0) order_.push_back(p);
-  TALLY_TRY(update_->reorder(order_, group_deadline()));
-  generation_ = update_->memory().present();
-  return {};
 }
 
 void GroupExchange::end_update() {
@@ -154,8 +168,6 @@ Result<StepTotals> GroupExchange::complete_together(const StepContribution& cont
   end_update();
   if (drained != nullptr) *drained = totals.sums[1];
   if (totals.samples == 0) return StepTotals{};
-  generation_ = update_->memory().present();
-  ++steps_;
   if (counts && contribution.samples > 0) staleness_.add(0);
   return StepTotals{.samples = totals.samples, .loss_sum = totals.sums[0], .updated = true};
 }
@@ -163,14 +175,13 @@ Result<StepTotals> GroupExchange::complete_together(const StepContribution& cont
 void GroupExchange::follow(const BackupUpdate::Taken& taken) {
   version_ = taken.version;
   generation_ = taken.generation;
-  steps_ = first_step_ + version_;
 }
 
 Result<StepTotals> GroupExchange::offer(const StepContribution& contribution) {
   const Stopwatch watch(waited_);
   TALLY_TRY(const BackupUpdate::Taken taken,
             backup_->exchange({.version = version_, .contribution = contribution, .ready = ready_},
-                              Deadline::after(kOfferTimeout)));
+                              after(kOfferTimeout)));
   end_update();
   if (taken.counted) staleness_.add(0);
   if (!taken.counted && contribution.samples > 0) ++dropped_;
@@ -183,18 +194,12 @@ Result<StepTotals> GroupExchange::complete(const StepContribution& contribution)
   return backup_ ? offer(contribution) : complete_together(contribution, false, nullptr);
 }
 
-// An update that was late and fails takes the values back to the version before it.
-Result<void> GroupExchange::settle() {
-  const auto settled = update_->settle();
-  if (!settled) generation_ = update_->memory().present();
-  return settled;
-}
-
 // The first update includes the gradients of an unfinished accumulation.
 Result<void> GroupExchange::drain(const StepContribution& rest) {
   if (backup_) {
-    TALLY_TRY(const BackupUpdate::Taken taken, backup_->drain(Deadline::after(kOfferTimeout)));
+    TALLY_TRY(const BackupUpdate::Taken taken, backup_->drain(after(kOfferTimeout)));
     end_update();
+    --first_step_;  // the version that ends the drain has no update
     follow(taken);
     return {};
   }
@@ -226,7 +231,7 @@ Result<void> GroupExchange::meet(std::span<double> values) {
     auto farthest = static_cast<std::int64_t>(backup_->version());
     TALLY_TRY(replicas_->allreduce(std::span(&farthest, 1), ReduceOp::kMax));
     TALLY_TRY(const BackupUpdate::Taken taken,
-              backup_->catch_up(static_cast<std::uint64_t>(farthest), group_deadline()));
+              backup_->catch_up(static_cast<std::uint64_t>(farthest), after(kGroupTimeout)));
     follow(taken);
   }
   return sum(values);
@@ -244,7 +249,7 @@ Statistics GroupExchange::statistics() const {
 }
 
 SavedCourse GroupExchange::course() const {
-  return {.steps = steps_, .order = order_, .parameter_steps = update_->steps()};
+  return {.steps = steps(), .order = order_, .parameter_steps = update_->steps()};
 }
 
 std::vector<CodecTensor> GroupExchange::codec_tensors() const {
@@ -264,8 +269,7 @@ Result<void> GroupExchange::restore(const checkpoint::Reader& reader, const Save
   }
   update_->steps() = course.parameter_steps;
   update_->set_updates(course.steps);
-  steps_ = course.steps;
-  first_step_ = steps_ - version_;
+  first_step_ = course.steps - version_;
   TALLY_TRY(update_->make_state());
   // Neighbours may still use the values that the restore overwrites.
   TALLY_TRY(replicas_->barrier());
@@ -273,7 +277,7 @@ Result<void> GroupExchange::restore(const checkpoint::Reader& reader, const Save
   if (update_->writes_values())
     for (std::size_t p = 0; p < parameters.size(); ++p)
       TALLY_TRY(reader.read(parameters[p].name, 0, update_->values(p)));
-  TALLY_TRY(update_->adopt_values(group_deadline()));
+  TALLY_TRY(update_->adopt_values(after(kGroupTimeout)));
   TALLY_TRY(const std::vector<SliceState> states, update_->states());
   for (const SliceState& slice : states) {
     const ParameterInfo& info = parameters[slice.parameter];

@@ -35,15 +35,17 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   Result<StepTotals> complete(const StepContribution& contribution) override;
   Result<void> await(std::size_t parameter) override { return update_->await(parameter); }
   bool is_late() const override { return update_->is_late(); }
-  Result<void> settle() override;
+  Result<void> settle() override { return update_->settle(); }
   Result<void> drain(const StepContribution& rest) override;
   Result<void> reform(Communicator& replicas) override;
-  std::uint64_t steps() const override { return steps_; }
+  std::uint64_t steps() const override {
+    return backup_ ? first_step_ + version_ : update_->updates();
+  }
   DataType type(std::size_t parameter) const override {
     return update_->parameters()[parameter].type;
   }
   std::span<std::byte> values(std::size_t parameter) const override {
-    return update_->values(parameter, generation_);
+    return update_->values(parameter, backup_ ? generation_ : update_->memory().present());
   }
   std::span<std::byte> gradient(std::size_t parameter) override {
     return update_->gradient(parameter);
@@ -58,6 +60,8 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
       : replicas_(&replicas), options_(std::move(options)) {}
 
   Result<void> connect(Deadline by);
+  Deadline after(Duration timeout) const;
+  void complete_order();
   policy::Rules rules_for(int workers) const;
   bool takes_part() const;
   Result<void> settle_order();
@@ -72,7 +76,7 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   Result<void> sum(std::span<double> values) override;
   Result<void> broadcast(std::span<std::byte> bytes) override;
   Result<void> meet(std::span<double> values) override;
-  bool is_due(std::uint64_t step) override { return steps_ >= step; }
+  bool is_due(std::uint64_t step) override { return steps() >= step; }
 
   Result<std::vector<SliceState>> states() override { return update_->saved_states(); }
   std::vector<CodecTensor> codec_tensors() const override;
@@ -94,10 +98,10 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   bool is_announced_ = false;
   std::vector<BackupUpdate::Offer::Ready> ready_;  // without announce(): for complete()
 
-  std::uint64_t steps_ = 0;
-  std::uint64_t first_step_ = 0;  // steps() at version 0 of backup_, modulo 2^64
-  std::uint64_t version_ = 0;     // of backup_, at which this rank computes
-  int generation_ = 0;            // of the memory, at which this rank computes
+  // With backup_.
+  std::uint64_t first_step_ = 0;  // steps() at version 0, modulo 2^64
+  std::uint64_t version_ = 0;     // at which this rank computes
+  int generation_ = 0;            // of the memory with that version
   Duration waited_{};
   policy::Histogram staleness_;
   std::uint64_t dropped_ = 0;

@@ -116,8 +116,16 @@ void GroupUpdate::send(std::size_t b, double samples, bool totals_known) {
       b, {.step = updates_, .weight = samples, .used = used, .values = values, .own = own});
 }
 
+// Ranks that have come further wait for this one on the lanes: an error ends their waits as well.
 Result<UpdateTotals> GroupUpdate::complete(const StepContribution& contribution,
                                            std::span<const double> sums) {
+  auto totals = complete_step(contribution, sums);
+  if (!totals && pipeline_) pipeline_->fail(totals.error());
+  return totals;
+}
+
+Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribution,
+                                                std::span<const double> sums) {
   begin(contribution);
   if (failure_) return *failure_;
   if (auto_) auto_->ended();
@@ -150,6 +158,8 @@ Result<UpdateTotals> GroupUpdate::agree(const StepContribution& contribution,
     statistics_.push_back(contribution.samples > 0 && buckets_[b].gradients->has(p) ? 1 : 0);
   }
   TALLY_TRY(world_.allreduce(std::span(statistics_)));
+  if (former_) former_->all_have_left();
+  former_.reset();
   total_samples_ = statistics_[0];
   const std::size_t first = 1 + sums.size();
   for (std::size_t p = 0; p < used_.size(); ++p) used_[p] = statistics_[first + p] > 0 ? 1 : 0;

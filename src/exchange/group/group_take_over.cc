@@ -130,7 +130,8 @@ Result<void> GroupUpdate::take_over(GroupUpdate& from, Deadline by) {
       std::memcpy(values(p).data(), from.values(p).data(), values(p).size());
   TALLY_TRY(make_state());
   TALLY_TRY(adopt_values(by));
-  if (from.buckets_.front().slice) TALLY_TRY(take_states(from));
+  // Ranks that failed in the first step may not have made their state.
+  if (from.updates_ > 0) TALLY_TRY(take_states(from));
   steps_ = from.steps_;
   updates_ = from.updates_;
   rates_ = from.rates_;

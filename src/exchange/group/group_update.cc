@@ -113,6 +113,12 @@ Result<void> GroupUpdate::use(Layout layout, Deadline by) {
   buckets_.clear();
   TALLY_TRY(memory_,
             ModelMemory::make(world_, tiers_, std::move(layout), options_.beside ? 2 : 1, by));
+  make_buckets();
+  return {};
+}
+
+void GroupUpdate::make_buckets() {
+  buckets_.clear();
   buckets_.resize(memory_->layout().buckets.size());
   cells_ = 0;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -122,7 +128,6 @@ Result<void> GroupUpdate::use(Layout layout, Deadline by) {
     buckets_[b].first_cell = cells_;
     cells_ += Slice::cells_of(memory_->layout().buckets[b]);
   }
-  return {};
 }
 
 // The part of the host's gradients that a neighbour sums.
@@ -171,13 +176,14 @@ Result<void> GroupUpdate::spread_values(Deadline by) {
   if (tiers_.hosts > 1 && tiers_.local == 0) {
     for (std::size_t b = 0; b < buckets(); ++b) {
       std::byte* const values = memory_->values(b, memory_->present());
-      TALLY_TRY(tiers_.values->run({.operation = Operation::kBroadcast,
-                                    .input = values,
-                                    .output = values,
-                                    .count = memory_->layout().buckets[b].bytes(),
-                                    .type = DataType::kUInt8,
-                                    .root = 0,
-                                    .by = by}));
+      const auto sent = tiers_.values->run({.operation = Operation::kBroadcast,
+                                            .input = values,
+                                            .output = values,
+                                            .count = memory_->layout().buckets[b].bytes(),
+                                            .type = DataType::kUInt8,
+                                            .root = 0,
+                                            .by = by});
+      if (!sent) return Lane(tiers_.values.get(), tiers_.lane).named(sent.error());
     }
   }
   return adopt_values(by);
@@ -198,19 +204,26 @@ Result<bool> GroupUpdate::reorder(std::vector<std::size_t>& order, Deadline by) 
   order.assign(first.begin(), first.end());
   Layout layout = layout_of(order);
   if (layout.buckets == memory_->layout().buckets) return false;
-  const std::unique_ptr<ModelMemory> old = std::move(memory_);
+  former_ = std::move(memory_);
+  const auto moved = move_to(std::move(layout), *former_, by);
+  if (moved) return true;
+  memory_ = std::move(former_);
+  make_buckets();
+  return moved.error();
+}
+
+// Returns when all neighbours have copied. A neighbour may still fail in that and stay in `from`.
+Result<void> GroupUpdate::move_to(Layout layout, const ModelMemory& from, Deadline by) {
   TALLY_TRY(use(std::move(layout), by));
   for (std::size_t p = 0; p < options_.parameters.size(); ++p) {
-    const Layout::Place& place = old->layout().place_of[p];
+    const Layout::Place& place = from.layout().place_of[p];
     const std::size_t offset = place.begin * size_of(options_.parameters[p].type);
     const std::span<std::byte> to = gradient(p);
-    std::memcpy(to.data(), old->gradients(place.bucket, tiers_.local) + offset, to.size());
+    std::memcpy(to.data(), from.gradients(place.bucket, tiers_.local) + offset, to.size());
     if (writes_values())
-      std::memcpy(values(p).data(), old->values(place.bucket, old->present()) + offset, to.size());
+      std::memcpy(values(p).data(), from.values(place.bucket, from.present()) + offset, to.size());
   }
-  TALLY_TRY(world_.barrier({.by = by}));
-  old->all_have_left();
-  return true;
+  return world_.barrier({.by = by});
 }
 
 Slice::Options GroupUpdate::slice_options(std::size_t b, int neighbour) const {
@@ -229,7 +242,8 @@ Result<void> GroupUpdate::make_slices() {
   for (int n = 0; n < tiers_.locals(); ++n)
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       needs[static_cast<std::size_t>(n)].push_back(Slice::needs(slice_options(b, n)));
-  TALLY_TRY(memory_->make_state(world_, tiers_, std::move(needs), Deadline::after(kSetupTimeout)));
+  TALLY_TRY(
+      memory_->make_state(world_, tiers_, std::move(needs), deadline_after(now(), kSetupTimeout)));
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     buckets_[b].slice = Slice::make(slice_options(b, tiers_.local));
   return {};

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/clock.h"
 #include "codec/choose.h"
 #include "codec/encoder/encoder.h"
 #include "exchange/exchange.h"
@@ -89,6 +90,8 @@ class GroupUpdate final {
     // rank and this rank had done its part of the update. The thread may be another one.
     std::function<void(std::size_t bucket, TimePoint ready, TimePoint done)> on_bucket;
     std::uint64_t seed = 1;  // of random choices in codecs
+    // Of the deadlines for setup; null: the steady clock. A simulation lends its own.
+    const Clock* clock = nullptr;
     // False: updates happen in place. That saves one copy of values and optimizer state per host,
     // but after an error the values are undefined.
     bool beside = true;
@@ -175,6 +178,7 @@ class GroupUpdate final {
   void set_updates(std::uint64_t updates) { updates_ = updates; }
   std::uint64_t updates() const { return updates_; }
   UpdateTimes times() const { return times_; }
+  TimePoint now() const { return options_.clock != nullptr ? options_.clock->now() : steady_now(); }
   const ModelMemory& memory() const { return *memory_; }
   // The optimizer state and master copies of this rank, of one version; also before they are made.
   std::size_t state_bytes() const;
@@ -215,6 +219,8 @@ class GroupUpdate final {
   Layout layout_of(std::span<const std::size_t> order) const;
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
+  void make_buckets();
+  Result<void> move_to(Layout layout, const ModelMemory& from, Deadline by);
   void plan_ranges(std::size_t bucket);
   Range local_range(std::size_t bucket, int neighbour) const;
   Range range_of_host(Range local, int host) const;
@@ -230,6 +236,8 @@ class GroupUpdate final {
   Result<void> advance(bool totals_known);
   void work_on(std::size_t bucket, bool totals_known);
   void send(std::size_t bucket, double samples, bool totals_known);
+  Result<UpdateTotals> complete_step(const StepContribution& contribution,
+                                     std::span<const double> sums);
   Result<UpdateTotals> agree(const StepContribution& contribution, std::span<const double> sums);
   Result<void> await_average(std::size_t bucket);
   Result<void> clip();
@@ -264,6 +272,7 @@ class GroupUpdate final {
   const bool can_be_late_;
   std::vector<codec::SenderFacts> senders_;
   std::unique_ptr<ModelMemory> memory_;
+  std::unique_ptr<ModelMemory> former_;  // before reorder(), until all ranks have left it
   std::vector<Bucket> buckets_;
   std::vector<double> rates_;
   std::vector<std::uint64_t> steps_;  // by parameter

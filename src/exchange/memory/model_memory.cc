@@ -79,14 +79,15 @@ std::size_t ModelMemory::bytes() const {
   return bytes;
 }
 
-// Keeps the memory that neighbours read unless all of them have left: a neighbour may still read
-// values and state, and reads the flags when it leaves.
+// Keeps the memory that neighbours read unless all of them have left: a neighbour that was slow may
+// still complete the last update, and reads the flags when it leaves.
 ModelMemory::~ModelMemory() {
   if (flags_.empty() || is_left_) return;
   flags_[static_cast<std::size_t>(local_)].leave();
   const bool all_left = std::all_of(flags_.begin(), flags_.end(),
                                     [](const StepFlags& flags) { return flags.has_left(); });
   if (all_left) return;
+  own_gradients_.keep();
   own_values_.keep();
   own_flags_.keep();
   own_state_.keep();
