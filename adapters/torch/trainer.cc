@@ -180,7 +180,8 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
   model_->broadcast(tensors_.frozen);
   model_->broadcast(tensors_.buffers);
   model_->begin();
-  note_memory();
+  for (const NamedTensor& parameter : tensors_.trained)
+    placed_.push_back(parameter.tensor.detach());
 }
 
 std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
@@ -280,16 +281,10 @@ void Trainer::Impl::check_whole() const {
   check_memory();
 }
 
-void Trainer::Impl::note_memory() {
-  memory_.clear();
-  for (const NamedTensor& parameter : tensors_.trained)
-    memory_.push_back(parameter.tensor.data_ptr());
-}
-
 // The exchange would go on to update the memory that the parameter had before.
 void Trainer::Impl::check_memory() const {
-  for (std::size_t p = 0; p < memory_.size(); ++p)
-    if (tensors_.trained[p].tensor.data_ptr() != memory_[p])
+  for (std::size_t p = 0; p < placed_.size(); ++p)
+    if (!tensors_.trained[p].tensor.is_alias_of(placed_[p]))
       refuse(ErrorCode::kInvalid,
              fmt::format("{} no longer lies where the trainer placed it: torch::load(), to() or "
                          "set_data() has replaced its memory; load values before the trainer "
@@ -379,7 +374,6 @@ StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contributi
   job_.set_step(steps());
   count_batches();
   model_->forget_gradients();
-  note_memory();
   if (!result.updated) return {};
   const double loss = result.samples > 0 ? result.loss_sum / result.samples : 0;
   job_.set_figure("loss", loss);
@@ -394,7 +388,6 @@ void Trainer::Impl::drain() {
   count_batches();
   model_->settle();
   model_->forget_gradients();
-  note_memory();
 }
 
 void Trainer::Impl::assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,

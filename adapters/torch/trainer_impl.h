@@ -75,7 +75,6 @@ class Trainer::Impl {
   std::unique_ptr<exchange::Exchange> make_server_exchange(
       const exchange::GroupUpdate::Options& update, const policy::Rules& rules);
   void check_whole() const;
-  void note_memory();
   void check_memory() const;
   void check_untrained();
   exchange::StepContribution with_rates(exchange::StepContribution contribution) const;
@@ -111,8 +110,8 @@ class Trainer::Impl {
   std::vector<exchange::ParameterInfo> infos_;  // of the trained tensors
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::BoundExchange> model_;
-  // Where the exchange has placed the parameters.
-  std::vector<const void*> memory_;
+  // The parameters where the exchange has placed them; they follow when it moves its memory.
+  std::vector<at::Tensor> placed_;
   Pending pending_;
   bool takes_part_ = true;   // in the current update
   std::uint64_t calls_ = 0;  // of step()

@@ -239,7 +239,6 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   check_warm_up(reader, model_->exchange().checkpoint().updates_of(course));
   model_->restore(reader, course);
   read_untrained(reader);
-  note_memory();
   zero_grad();
   is_broken_ = false;
   job_.set_step(steps());
