@@ -71,7 +71,11 @@ class SimServerClient final : public exchange::ServerClient {
     return me_.node().clock(table, clock);
   }
 
-  Result<server::Completion> wait(server::Ticket ticket) override { return me_.wait(ticket); }
+  Result<server::Completion> wait(server::Ticket ticket) override {
+    auto completion = me_.wait(ticket);
+    if (!completion.has_value()) abandon(ticket);
+    return completion;
+  }
   bool done(server::Ticket ticket) const override { return me_.node().done(ticket); }
   void abandon(server::Ticket ticket) override { me_.node().abandon(ticket); }
   std::uint64_t newest_version(server::TableId table) const override {

@@ -38,12 +38,14 @@ std::vector<ParameterInfo> model() {
           {.name = "scale", .type = DataType::kFloat64, .shape = {7}}};
 }
 
+using Values = std::vector<std::vector<std::byte>>;  // by parameter
+
 // One worker of a run, after it.
 struct Trained {
   std::unique_ptr<ServerExchange> exchange;  // requests may use its memory until the run ends
   SimServerClient::Memory memory;
   std::uint64_t steps = 0;
-  std::vector<std::vector<std::byte>> values;
+  Values values;
 };
 
 struct ServerRun {
@@ -51,6 +53,13 @@ struct ServerRun {
   int workers = 2;
   std::uint64_t seed = 1;
 };
+
+Values values_of(const ServerExchange& exchange) {
+  Values values;
+  for (std::size_t p = 0; p < model().size(); ++p)
+    values.emplace_back(exchange.values(p).begin(), exchange.values(p).end());
+  return values;
+}
 
 // A gradient that depends on the values, so that a wrong value does not go away.
 void write_gradient(ServerExchange& exchange, std::size_t parameter, Rng& rng) {
@@ -67,6 +76,7 @@ void write_gradient(ServerExchange& exchange, std::size_t parameter, Rng& rng) {
 
 Result<void> make_step(ServerExchange& exchange, ServedWorker& me, std::size_t groups, Rng& rng) {
   TALLY_TRY(const exchange::StepChoice choice, exchange.begin());
+  const Values before = values_of(exchange);
   exchange::StepContribution own{.rates = std::vector<double>(groups, kStepRate)};
   TALLY_TRY(me.sleep(std::chrono::microseconds(rng.below(3000))));
   if (choice.computes) {
@@ -78,11 +88,13 @@ Result<void> make_step(ServerExchange& exchange, ServedWorker& me, std::size_t g
       TALLY_TRY(me.sleep(std::chrono::microseconds(rng.below(300))));
     }
   }
+  EXPECT_TRUE(values_of(exchange) == before) << "values changed before complete()";
   TALLY_TRY(exchange.complete(own));
   return {};
 }
 
-Result<void> train(ServedWorker& me, const ServerRun& run, Trained& trained) {
+// Returns the number of parameter groups.
+Result<std::size_t> make_exchange(ServedWorker& me, const ServerRun& run, Trained& trained) {
   TALLY_TRY(me.sleep_until(100ms, [&] { return me.node().membership().workers == run.workers; }));
   TALLY_TRY(const plan::Plan plan, plan::parse_plan(run.plan.plan, {.home = plan::Home::kServer}));
   TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, run.workers, 1));
@@ -104,17 +116,39 @@ Result<void> train(ServedWorker& me, const ServerRun& run, Trained& trained) {
                                         all[i] = static_cast<T>((i * 7 + p) % 11) / 11;
                                     });
                                   }}));
+  return groups.optimizers.size();
+}
+
+Result<void> train(ServedWorker& me, const ServerRun& run, Trained& trained) {
+  TALLY_TRY(const std::size_t groups, make_exchange(me, run, trained));
   ServerExchange& exchange = *trained.exchange;
   Rng rng(run.seed * 1000 + static_cast<std::uint64_t>(me.rank()));
-  while (exchange.steps() < kSteps)
-    TALLY_TRY(make_step(exchange, me, groups.optimizers.size(), rng));
+  while (exchange.steps() < kSteps) TALLY_TRY(make_step(exchange, me, groups, rng));
   std::vector<double> present = {1};
   TALLY_TRY(exchange.meetings().meet(present));
   EXPECT_GE(present[0], 1);
   EXPECT_LE(present[0], run.workers);
   trained.steps = exchange.steps();
-  for (std::size_t p = 0; p < parameters.size(); ++p)
-    trained.values.emplace_back(exchange.values(p).begin(), exchange.values(p).end());
+  trained.values = values_of(exchange);
+  return {};
+}
+
+// Trains until an update fails, and counts it. Answers may still arrive after the error.
+Result<void> train_until_failure(ServedWorker& me, const ServerRun& run, Trained& trained,
+                                 int& failures) {
+  TALLY_TRY(const std::size_t groups, make_exchange(me, run, trained));
+  ServerExchange& exchange = *trained.exchange;
+  Rng rng(run.seed * 1000 + static_cast<std::uint64_t>(me.rank()));
+  while (exchange.steps() < 3 * kSteps) {
+    const Values before = values_of(exchange);
+    const Result<void> made = make_step(exchange, me, groups, rng);
+    if (made.has_value()) continue;
+    ++failures;
+    EXPECT_TRUE(values_of(exchange) == before) << "rank " << me.rank();
+    (void)me.sleep(1s);
+    EXPECT_TRUE(values_of(exchange) == before) << "rank " << me.rank() << ", later";
+    return made;
+  }
   return {};
 }
 
@@ -225,6 +259,28 @@ TEST_P(SimServerExchanges, WithoutServersAllWorkersHaveTheSameError) {
       EXPECT_EQ(result.error().code, ErrorCode::kPeerLost) << to_string(result.error());
     }
   }
+}
+
+// Without replicas one of two servers is lost, or stops for longer than the workers wait. The other
+// one may have answered.
+TEST_P(SimServerExchanges, AFailedUpdateLeavesThePresentVersion) {
+  int failures = 0;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const ServerRun run{.plan = GetParam(), .workers = 2, .seed = seed};
+    ServedCluster cluster(
+        {.servers = 2, .workers = 2, .replicas = 1, .seed = seed, .timeout = 200ms});
+    const Rank server = cluster.server(static_cast<int>(seed % 2));
+    if (seed % 4 < 3)
+      cluster.faults().kill({.rank = server, .before_frame = 50 + seed * 5});
+    else
+      cluster.faults().stop({.rank = server, .from = 20ms + seed * 1ms, .until = 600ms});
+    std::vector<Trained> trained(2);
+    (void)cluster.run([&](ServedWorker& me) {
+      return train_until_failure(me, run, trained[static_cast<std::size_t>(me.rank())], failures);
+    });
+  }
+  EXPECT_GT(failures, 16);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -14,7 +14,7 @@ std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options)
   if (options.spec.kind != plan::Codec::kPowersgd) return nullptr;
   const std::size_t columns = codec::shape_of(options.shape).columns;
   return std::make_unique<codec::PowerSgd>(
-      codec::PowerSgd::Options{.rows = options.copy.values.size() / columns,
+      codec::PowerSgd::Options{.rows = options.copy.count / columns,
                                .columns = columns,
                                .rank = options.spec.rank,
                                .seed = factor_seed(options.seed, options.first_element)});
@@ -37,7 +37,7 @@ CodedTable::CodedTable(const Options& options)
                        .back = codec::make_broadcast_codec(options.spec, shape).codec});
     }
     encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there,
-                                             copy_.values(part).size(), options.sender));
+                                             copy_.size_of_part(part), options.sender));
   }
 }
 
@@ -58,66 +58,77 @@ void CodedTable::encode(std::uint32_t part, std::span<const float> gradient, con
   codec::Encoder& encoder = *encoders_[part];
   if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
   const auto part_gradient =
-      gradient.subspan(part * options_.copy.part_elements, copy_.values(part).size());
+      gradient.subspan(part * options_.copy.part_elements, copy_.size_of_part(part));
   const std::size_t used = encoder.encode(part_gradient, draw_of(part, step), room_);
   message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
 Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
-                                const Step& step) {
+                                std::span<float> next, const Step& step) {
   for (std::uint32_t part = first; part < first + count; ++part) {
     const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
     const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, step.version);
-    const ServerClient::Average& average = averages_[part];
-    if (!average.is_average) {
-      TALLY_TRY(adopt(client, part));
-      continue;
+    if (averages_[part].is_average) {
+      TALLY_TRY(back.decode(averages_[part].bytes, copy_.part_of(next, part)));
+    } else {
+      TALLY_TRY(copy_.read_state(client, part, 1));
     }
-    scratch_.resize(copy_.values(part).size());
-    TALLY_TRY(back.decode(average.bytes, scratch_));
-    encoders_[part]->observe_mean(scratch_, draw_of(part, step));
-    copy_.apply(part, scratch_, step.version, step.rate);
   }
   return {};
 }
 
-// The servers sent the part's values instead of an average: reads the optimizer state that belongs
-// to these values. The encoder of onebit-adam keeps a copy of the optimizer's first state array,
-// the running mean of the gradients, under the name "mean".
-Result<void> CodedTable::adopt(ServerClient& client, std::uint32_t part) {
-  TALLY_TRY(copy_.read_state(client, part, 1));
-  if (options_.spec.kind != plan::Codec::kOnebitAdam) return {};
-  for (const codec::Encoder::State& state : encoders_[part]->states()) {
-    const std::span<const float> mean = copy_.state(0, part);
-    if (state.name == "mean") std::copy(mean.begin(), mean.end(), state.values.begin());
+void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
+                       std::span<float> next, const Step& step) {
+  for (std::uint32_t part = first; part < first + count; ++part) {
+    if (!averages_[part].is_average) continue;
+    const std::span<const float> average = copy_.part_of(next, part);
+    scratch_.assign(average.begin(), average.end());
+    encoders_[part]->observe_mean(scratch_, draw_of(part, step));
+    apply_part(part, scratch_, present, next, step);
   }
-  return {};
+}
+
+void CodedTable::apply_part(std::uint32_t part, std::span<float> average,
+                            std::span<const float> present, std::span<float> next,
+                            const Step& step) {
+  const std::span<const float> from = copy_.part_of(present, part);
+  const std::span<float> to = copy_.part_of(next, part);
+  std::copy(from.begin(), from.end(), to.begin());
+  copy_.apply(part, to, average, step.version, step.rate);
+}
+
+// The encoder of onebit-adam keeps a copy of the optimizer's first state array, the running mean of
+// the gradients, under the name "mean".
+void CodedTable::adopt() {
+  for (const std::uint32_t part : copy_.adopt()) {
+    if (options_.spec.kind != plan::Codec::kOnebitAdam) continue;
+    for (const codec::Encoder::State& state : encoders_[part]->states()) {
+      const std::span<const float> mean = copy_.state(0, part);
+      if (state.name == "mean") std::copy(mean.begin(), mean.end(), state.values.begin());
+    }
+  }
 }
 
 void CodedTable::encode_factors(std::span<const float> left, std::span<const float> right,
                                 Messages& messages) const {
   const std::size_t columns = codec::shape_of(options_.shape).columns;
-  const codec::Factors factors{.rows = options_.copy.values.size() / columns,
+  const codec::Factors factors{.rows = options_.copy.count / columns,
                                .rank = static_cast<std::size_t>(matrix_->rank()),
                                .left = left,
                                .right = right};
   for (std::uint32_t part = 0; part < parts(); ++part) {
     const codec::FactorRun run{.columns = columns,
                                .first = part * options_.copy.part_elements,
-                               .count = copy_.values(part).size()};
+                               .count = copy_.size_of_part(part)};
     messages[part].resize(codec::factor_bytes(run, factors.rank));
     codec::encode_factors(factors, run, messages[part]);
   }
 }
 
-void CodedTable::move(std::span<float> mean, const Step& step) {
+void CodedTable::apply_mean(std::span<float> mean, std::span<const float> present,
+                            std::span<float> next, const Step& step) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    copy_.apply(part, mean.subspan(part * options_.copy.part_elements, copy_.values(part).size()),
-                step.version, step.rate);
-}
-
-Result<void> CodedTable::read_state(ServerClient& client) {
-  return copy_.read_state(client, 0, parts());
+    apply_part(part, copy_.part_of(mean, part), present, next, step);
 }
 
 std::vector<CodedTable::State> CodedTable::states() {

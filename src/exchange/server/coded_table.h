@@ -14,8 +14,8 @@
 namespace tally::exchange {
 
 // A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
-// the encoder state of each part, which is a run of the codec, and with update=bsp an own copy of
-// the values. An encoded gradient counts as sent: if servers drop the push as too late, it is lost
+// the encoder state of each part, which is a run of the codec, and with update=bsp the optimizer
+// state of its own copy. An encoded gradient counts as sent: if servers drop the push as too late, it is lost
 // like any other gradient, while the residual stays for the next one. Threads: calls must not
 // overlap.
 class CodedTable final {
@@ -34,7 +34,7 @@ class CodedTable final {
   explicit CodedTable(const Options& options);
 
   const Options& options() const { return options_; }
-  std::uint32_t parts() const { return static_cast<std::uint32_t>(copy_.parts()); }
+  std::uint32_t parts() const { return copy_.parts(); }
   bool is_low_rank() const { return matrix_ != nullptr; }
   bool in_step() const { return options_.in_step; }
 
@@ -54,20 +54,26 @@ class CodedTable final {
   std::span<ServerClient::Average> averages(std::uint32_t first, std::uint32_t count) {
     return std::span(averages_).subspan(first, count);
   }
-  // Applies received averages to the own copy. For parts whose values arrived instead, reads the
-  // state.
+  // Decodes received averages into `next`, the next version of the table's values. For parts whose
+  // values arrived there instead, reads the state.
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
-                      const Step& step);
+                      std::span<float> next, const Step& step);
+  // After follow(): applies the averages. `next` becomes the version after `present`.
+  void apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
+             std::span<float> next, const Step& step);
 
   // powersgd. Writes the message of each part from the factors of the mean gradient.
   codec::PowerSgd& matrix() { return *matrix_; }
   void encode_factors(std::span<const float> left, std::span<const float> right,
                       Messages& messages) const;
-  // Applies the mean gradient to the own copy.
-  void move(std::span<float> mean, const Step& step);
+  // Applies the mean gradient: `next` becomes the version after `present`. Overwrites the mean.
+  void apply_mean(std::span<float> mean, std::span<const float> present, std::span<float> next,
+                  const Step& step);
 
-  // Reads the servers' state, after values were pulled.
-  Result<void> read_state(ServerClient& client);
+  // Reads the servers' state, after values were pulled. adopt() then replaces the own state by it.
+  Result<void> read_state(ServerClient& client) { return copy_.read_state(client, 0, parts()); }
+  void adopt();
+  void discard() { copy_.discard(); }  // forgets what was read
 
   // The encoder state under its names in checkpoints; the spans refer to memory of this object.
   struct State {
@@ -80,7 +86,8 @@ class CodedTable final {
 
  private:
   codec::Draw draw_of(std::uint32_t part, const Step& step) const;
-  Result<void> adopt(ServerClient& client, std::uint32_t part);
+  void apply_part(std::uint32_t part, std::span<float> average, std::span<const float> present,
+                  std::span<float> next, const Step& step);
 
   const Options options_;
   struct Ways {

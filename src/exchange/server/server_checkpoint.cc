@@ -133,7 +133,7 @@ Result<void> ServerCheckpoint::restore_table(const ServerTables::Table& table,
   for (std::vector<std::byte>& array : arrays) array.resize(table.values.size());
   for (const std::size_t p : table.parameters) {
     const ParameterInfo& info = options_.parameters[p];
-    const std::span<std::byte> values = worker_.tables().values(p);
+    const std::span<std::byte> values = worker_.tables().bytes_of(p, table.next);
     if (has_master(info)) {
       TALLY_TRY(reader.read_state(info.name + "/master", 0, values));
     } else {
@@ -145,7 +145,7 @@ Result<void> ServerCheckpoint::restore_table(const ServerTables::Table& table,
   }
   ServerClient& client = worker_.client();
   TALLY_TRY(
-      worker_.wait(client.push(table.all(), {.kind = server::PushKind::kAssign}, table.values)));
+      worker_.wait(client.push(table.all(), {.kind = server::PushKind::kAssign}, table.next)));
   for (std::size_t k = 0; k < arrays.size(); ++k)
     TALLY_TRY(client.write_state(table.all(), static_cast<int>(k), arrays[k], kTableLimit));
   return client.set_version(table.id, version, kTableLimit);

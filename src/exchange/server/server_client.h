@@ -50,7 +50,8 @@ class ServerClient {
                                    std::span<const std::uint64_t> keys, std::span<float> rows) = 0;
   virtual server::Ticket clock(server::TableId table, std::uint64_t clock) = 0;
 
-  // Waits for the answer, as long as the connection allows a request to take.
+  // Waits for the answer, as long as the connection allows a request to take. After an error the
+  // request is forgotten, as by abandon().
   virtual Result<server::Completion> wait(server::Ticket ticket) = 0;
   virtual bool done(server::Ticket ticket) const = 0;
   // Forgets a request: it uses no memory of this worker after this call.

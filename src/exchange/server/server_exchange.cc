@@ -111,7 +111,7 @@ Statistics ServerExchange::statistics() const {
           .wait = worker_.figures.waited,
           .staleness = worker_.figures.staleness,
           .dropped = worker_.figures.dropped,
-          .memory_bytes = worker_.tables().bytes() + step_.gradient_bytes()};
+          .memory_bytes = 2 * worker_.tables().bytes() + step_.gradient_bytes()};
 }
 
 }  // namespace tally::exchange

@@ -20,9 +20,6 @@ namespace tally::exchange {
 // home=server: pushes gradients to parameter servers and pulls values from them, as the worker's
 // rules say. Parts whose gradients are complete are pushed while backward still runs. Only the
 // servers are needed: the loss of another worker has no effect here.
-//
-// Values are pulled in place: after an error in complete() they may be of several versions, until
-// restore(). Servers themselves keep whole versions.
 class ServerExchange final : public Exchange {
  public:
   struct Options {

@@ -11,10 +11,10 @@
 namespace tally::exchange {
 namespace {
 
-// into = a * into + b * from
-void combine(DataType type, double a, std::span<std::byte> into, double b,
-             std::span<const std::byte> from) {
-  const std::array<const void*, 2> inputs = {into.data(), from.data()};
+// into = a * one + b * other
+void combine(DataType type, double a, std::span<const std::byte> one, double b,
+             std::span<const std::byte> other, std::span<std::byte> into) {
+  const std::array<const void*, 2> inputs = {one.data(), other.data()};
   RealSpan{.type = type, .bytes = into}.visit([&]<typename T>(std::span<T> values) {
     const std::array<T, 2> weights = {static_cast<T>(a), static_cast<T>(b)};
     kernel::weighted_sum(type, inputs, std::span<const T>(weights), values.data(), values.size());
@@ -78,6 +78,19 @@ std::span<std::byte> ServerStep::gradient(std::size_t parameter) const {
 
 Result<StepTotals> ServerStep::complete(const StepContribution& given) {
   TALLY_TRY(begin());
+  Result<StepTotals> totals = update(given);
+  if (totals.has_value()) {
+    renew();
+  } else {
+    // No late answer may write into a later version.
+    requests_.give_up();
+    requests_.begin(choice_, *room_);
+  }
+  return totals;
+}
+
+// Writes the next version of the values, and commits it after the last call that can fail.
+Result<StepTotals> ServerStep::update(const StepContribution& given) {
   const policy::Rules& rules = worker_.rules();
   const bool has = choice_.takes_part && given.samples > 0;
   bool pushes = choice_.push && (has || rules.has_rounds());
@@ -97,11 +110,12 @@ Result<StepTotals> ServerStep::complete(const StepContribution& given) {
   const bool with_push = pushes && choice_.one_request;
   if (choice_.pull) requests_.pull(with_push);
   if (pushes) TALLY_TRY(requests_.push_low_rank());
-  TALLY_TRY(const Reading reading, requests_.await(with_push));
+  TALLY_TRY(const Reading reading, requests_.await());
   const bool waits = choice_.wait_for_push || !worker_.tables().sparse().empty();
   if (pushes && waits && rules.update != plan::Update::kKbatch) TALLY_TRY(rooms_.settle(*room_));
+  if (choice_.pull) requests_.apply();
+  if (choice_.pull || (choice_.apply_locally && has)) worker_.tables().commit();
   worker_.after_step(choice_, reading);
-  renew();
   return StepTotals{.samples = contribution_.samples,
                     .loss_sum = contribution_.loss_sum,
                     .updated = has || rules.has_rounds()};
@@ -127,7 +141,7 @@ void ServerStep::finish_gradient(bool has_gradient) {
   if (!choice_.push) keep_gradient();
 }
 
-// Updates the own copy as servers do with a single gradient. The next pull includes the gradients
+// Makes the next version of the own copy as servers do with a single gradient. The next pull includes the gradients
 // of other workers.
 void ServerStep::move_own_copy() {
   policy::Rules rules = worker_.rules();
@@ -136,14 +150,15 @@ void ServerStep::move_own_copy() {
     const OptimizerSpec& optimizer = options_.optimizers[table.group];
     rules.momentum = optimizer.momentum;
     const double rate = contribution_.rates[table.group] * policy::rate_factor(rules, 1);
-    combine(table.type, 1 - rate * optimizer.weight_decay, table.values, -rate, room_->flat[t]);
+    combine(table.type, 1 - rate * optimizer.weight_decay, table.values, -rate, room_->flat[t],
+            table.next);
   }
 }
 
 // asp:push=P: the gradients of P steps are pushed as their sum.
 void ServerStep::add_kept() {
   for (std::size_t t = 0; t < kept_.size(); ++t)
-    combine(worker_.tables().all()[t].type, 1, room_->flat[t], 1, kept_[t]);
+    combine(worker_.tables().all()[t].type, 1, room_->flat[t], 1, kept_[t], room_->flat[t]);
   kept_.clear();
 }
 

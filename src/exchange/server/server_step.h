@@ -16,7 +16,8 @@ namespace tally::exchange {
 //   begin()      policy::next_step() chooses whether to take part, push and pull.
 //   announce()   allows ready() to push complete parts during backward. This requires that the
 //                gradients are final: without clipping, scaling or sums of earlier steps.
-//   complete()   finishes the gradient, pushes the remaining parts, and reads values.
+//   complete()   finishes the gradient, pushes the remaining parts, reads the next version of the
+//                values and commits it. After an error the present version is unchanged.
 // Threads: calls must not overlap.
 class ServerStep final {
  public:
@@ -47,6 +48,7 @@ class ServerStep final {
   void renew();
 
  private:
+  Result<StepTotals> update(const StepContribution& given);
   void finish_gradient(bool has_gradient);
   void move_own_copy();
   void keep_gradient();

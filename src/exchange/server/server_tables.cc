@@ -40,9 +40,11 @@ Result<ServerTables> ServerTables::make(ServerClient& client, const Options& opt
   for (std::size_t t = 0; t < names.size(); ++t)
     TALLY_TRY(made.define(client, made.tables_[t], names[t]));
   TALLY_TRY(const auto memory, made.allocate(client));
+  TALLY_TRY(const auto next, made.allocate(client));
   for (std::size_t t = 0; t < names.size(); ++t) {
     Table& table = made.tables_[t];
     table.values = memory[t];
+    table.next = next[t];
     if (table.is_coded) table.coded = made.make_coded(table);
   }
   for (const server::TableSpec& own : sparse) {
@@ -162,8 +164,8 @@ std::unique_ptr<CodedTable> ServerTables::make_coded(const Table& table) const {
                           .in_step = in_step,
                           .copy = {.table = table.id,
                                    .optimizer = options_.optimizers[table.group],
+                                   .count = table.count,
                                    .part_elements = table.part_elements,
-                                   .values = elements_of<float>(table.values),
                                    .keeps_state = in_step}});
 }
 
@@ -172,6 +174,18 @@ std::vector<server::TableId> ServerTables::ids() const {
   for (const Table& table : tables_) ids.push_back(table.id);
   ids.insert(ids.end(), sparse_.begin(), sparse_.end());
   return ids;
+}
+
+void ServerTables::commit() {
+  for (Table& table : tables_) {
+    std::swap(table.values, table.next);
+    if (table.coded != nullptr) table.coded->adopt();
+  }
+}
+
+void ServerTables::discard() {
+  for (const Table& table : tables_)
+    if (table.coded != nullptr) table.coded->discard();
 }
 
 std::size_t ServerTables::bytes() const {

@@ -19,6 +19,9 @@ namespace tally::exchange {
 // reverse order, the order of gradients in backward; half types are float32 there. Each compressed
 // parameter has its own table. The client owns the memory, so that servers on this host use it in
 // place. Sparse tables have no memory here.
+//
+// An update writes the next version beside the present one: commit() makes it the present one. The
+// same holds for the optimizer state of the workers' own copies.
 class ServerTables final {
  public:
   struct Options {
@@ -41,7 +44,8 @@ class ServerTables final {
     std::size_t part_elements = 0;
     std::vector<std::size_t> parameters;     // in their order in the table
     std::vector<std::uint32_t> part_owners;  // by part: number of parameters with elements in it
-    std::span<std::byte> values;             // of all parameters
+    std::span<std::byte> values;             // of all parameters, in the present version
+    std::span<std::byte> next;               // memory for the next version
     // Arrays of optimizer state on servers: fewer than the optimizer has, if the plan leaves it no
     // momentum.
     int state_arrays = 0;
@@ -75,11 +79,17 @@ class ServerTables final {
   // Of dense and sparse tables; there is at least one.
   std::vector<server::TableId> ids() const;
 
-  std::size_t bytes() const;  // of the values
+  // All values of the next version have arrived: moves to it.
+  void commit();
+  // The next version is given up: forgets the optimizer state that was read for it.
+  void discard();
+
+  std::size_t bytes() const;  // of one version of the values
   // Memory for one value of each element, by table.
   Result<std::vector<std::span<std::byte>>> allocate(ServerClient& client) const;
-  // The bytes of a parameter in such memory, or in that of its table.
+  // The bytes of a parameter in such memory.
   std::span<std::byte> bytes_of(std::size_t parameter, std::span<std::byte> flat) const;
+  // Its present values.
   std::span<std::byte> values(std::size_t parameter) const;
 
  private:

@@ -40,21 +40,13 @@ Result<server::Completion> ServerWorker::wait(server::Ticket ticket) {
 void ServerWorker::pull_values(const server::PullOptions& facts,
                                std::vector<server::Ticket>& tickets) {
   for (const ServerTables::Table& table : tables_.all())
-    tickets.push_back(client_.pull(table.all(), facts, table.values));
+    tickets.push_back(client_.pull(table.all(), facts, table.next));
 }
 
 void ServerWorker::await_rows(const server::PullOptions& facts,
                               std::vector<server::Ticket>& tickets) {
   for (const server::TableId table : tables_.sparse())
     tickets.push_back(client_.pull_rows(table, facts, {}, {}));
-}
-
-Result<void> ServerWorker::await(std::span<const server::Ticket> tickets, Reading& reading) {
-  for (const server::Ticket ticket : tickets) {
-    TALLY_TRY(const server::Completion completion, wait(ticket));
-    reading.take(completion);
-  }
-  return {};
 }
 
 Result<void> ServerWorker::tell_clock(std::uint64_t clock) {
@@ -83,7 +75,10 @@ Result<void> ServerWorker::agree(const Result<void>& own) {
 Result<void> ServerWorker::read_own_state() {
   for (const ServerTables::Table& table : tables_.all())
     if (table.coded != nullptr && table.coded->in_step())
-      TALLY_TRY(table.coded->read_state(client_));
+      if (Result<void> read = table.coded->read_state(client_); !read.has_value()) {
+        tables_.discard();
+        return read;
+      }
   return {};
 }
 
@@ -92,13 +87,21 @@ Result<Reading> ServerWorker::pull_newest() {
   Reading reading;
   pull_values({}, tickets);
   await_rows({}, tickets);
-  TALLY_TRY(await(tickets, reading));
+  for (const server::Ticket ticket : tickets) {
+    const Result<server::Completion> completion = wait(ticket);
+    if (!completion.has_value()) {
+      for (const server::Ticket other : tickets) client_.abandon(other);
+      return completion.error();
+    }
+    reading.take(*completion);
+  }
   return reading;
 }
 
 Result<void> ServerWorker::join(std::uint64_t step) {
   TALLY_TRY(const Reading reading, pull_newest());
   TALLY_TRY(read_own_state());
+  tables_.commit();
   me_ = policy::join(rules_, rank_, reading.read.value_or(policy::Read{}));
   first_version_ = me_.version;
   first_clock_ = me_.clock;
@@ -116,6 +119,7 @@ Result<void> ServerWorker::refresh() {
   // A worker that is in step already has these values and their state.
   if (reading.read->version != me_.version || reading.read->newest_version != me_.version)
     TALLY_TRY(read_own_state());
+  tables_.commit();
   after_step({.takes_part = false, .push = false, .pull = true, .clock = me_.clock}, reading);
   return {};
 }

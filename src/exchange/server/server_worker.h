@@ -35,12 +35,11 @@ class ServerWorker final {
   bool is_first() const { return client_.membership().lowest_rank == rank_; }
 
   Result<server::Completion> wait(server::Ticket ticket);
-  // Pulls the values of all dense tables.
+  // Pulls the next version of all dense tables.
   void pull_values(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
   // Forward passes pull sparse rows when they need them; a worker that must wait for others also
   // waits for these tables.
   void await_rows(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
-  Result<void> await(std::span<const server::Ticket> tickets, Reading& reading);
   Result<void> tell_clock(std::uint64_t clock);
   // Replaces the values by their sums over all workers.
   Result<void> sum(std::span<double> values);
@@ -50,10 +49,10 @@ class ServerWorker final {
   // The servers' optimizer state of tables that this worker updates itself.
   Result<void> read_own_state();
 
-  // The worker has read the values for the first time, or after a restore: training is at `step`.
+  // Pulls the values for the first time, or after a restore: training is at `step`.
   Result<void> join(std::uint64_t step);
   void after_step(const policy::StepChoice& step, const Reading& reading);
-  // Pulls the newest values, independent of the progress of other workers.
+  // Moves to the newest values, independent of the progress of other workers.
   Result<void> refresh();
 
   std::uint64_t newest_version() const;  // of any part that decides about late gradients

@@ -80,7 +80,7 @@ void StepRequests::push(std::size_t t, std::uint32_t first, std::uint32_t count)
   const auto gradient = table.bytes_of(range, room_->flat[t]);
   if (choice_.one_request) {
     requests_.push_back(worker_.client().push_pull(range, push_facts(table.group), pull_facts(),
-                                                   gradient, table.bytes_of(range, table.values)));
+                                                   gradient, table.bytes_of(range, table.next)));
   } else {
     room_->pushes.push_back(worker_.client().push(range, push_facts(table.group), gradient));
   }
@@ -100,7 +100,7 @@ void StepRequests::push_coded(std::size_t t, std::uint32_t first, std::uint32_t 
                             room_->messages[t][part]);
     }
     const auto messages = spans_of(room_->messages[t], range);
-    const auto values = table.bytes_of(range, table.values);
+    const auto values = table.bytes_of(range, table.next);
     if (table.coded->in_step()) {
       const server::Ticket ticket =
           client.push_average(range, facts, pull_facts(), messages, values,
@@ -144,25 +144,25 @@ void StepRequests::pull(bool with_push) {
   worker_.await_rows(pull_facts(), requests_);
 }
 
-Result<Reading> StepRequests::await(bool with_push) {
+Result<Reading> StepRequests::await() {
   Reading reading;
   while (!requests_.empty()) {
     const server::Ticket request = requests_.front();
     requests_.erase(requests_.begin());
     TALLY_TRY(const server::Completion completion, worker_.wait(request));
-    if (with_push) rooms_.note(*room_, completion);
+    rooms_.note(*room_, completion);
     reading.take(completion);
   }
   while (!asked_.empty()) {
-    const Asked asked = asked_.front();
+    Asked asked = asked_.front();
     asked_.erase(asked_.begin());
     TALLY_TRY(follow(asked, reading));
+    answered_.push_back(asked);
   }
   return reading;
 }
 
-// Applies averages to the own copy.
-Result<void> StepRequests::follow(const Asked& asked, Reading& reading) {
+Result<void> StepRequests::follow(Asked& asked, Reading& reading) {
   const ServerTables::Table& table = worker_.tables().all()[asked.table];
   TALLY_TRY(const server::Completion completion, worker_.wait(asked.ticket));
   rooms_.note(*room_, completion);
@@ -170,29 +170,47 @@ Result<void> StepRequests::follow(const Asked& asked, Reading& reading) {
   reading.take(completion);
   const Stopwatch watch(worker_.figures.copying);
   return table.coded->follow(worker_.client(), asked.range.first, asked.range.count,
-                             coded_step(table));
+                             elements_of<float>(table.next), coded_step(table));
 }
 
 // The answer has no values: the worker has the mean, unless servers have applied another one.
-Result<void> StepRequests::follow_low_rank(const Asked& asked, const server::Completion& completion,
+Result<void> StepRequests::follow_low_rank(Asked& asked, const server::Completion& completion,
                                            Reading& reading) {
   const ServerTables::Table& table = worker_.tables().all()[asked.table];
-  if (completion.dropped == 0 && completion.version == choice_.version + 1) {
+  asked.has_values = completion.dropped > 0 || completion.version != choice_.version + 1;
+  if (!asked.has_values) {
     reading.take(completion);
-    if (total_weight_ > 0)
-      table.coded->move(elements_of<float>(room_->flat[asked.table]), coded_step(table));
     return {};
   }
   TALLY_TRY(const server::Completion pulled,
-            worker_.wait(worker_.client().pull(table.all(), pull_facts(), table.values)));
+            worker_.wait(worker_.client().pull(table.all(), pull_facts(), table.next)));
   reading.take(pulled);
   return table.coded->read_state(worker_.client());
+}
+
+void StepRequests::apply() {
+  const Stopwatch watch(worker_.figures.copying);
+  for (const Asked& asked : std::exchange(answered_, {})) {
+    const ServerTables::Table& table = worker_.tables().all()[asked.table];
+    const std::span<const float> present = elements_of<float>(table.values);
+    const std::span<float> next = elements_of<float>(table.next);
+    if (!table.is_low_rank()) {
+      table.coded->apply(asked.range.first, asked.range.count, present, next, coded_step(table));
+    } else if (!asked.has_values && total_weight_ > 0) {
+      table.coded->apply_mean(elements_of<float>(room_->flat[asked.table]), present, next,
+                              coded_step(table));
+    } else if (!asked.has_values) {
+      std::copy(present.begin(), present.end(), next.begin());
+    }
+  }
 }
 
 void StepRequests::give_up() {
   for (const server::Ticket request : std::exchange(requests_, {}))
     worker_.client().abandon(request);
   for (const Asked& asked : std::exchange(asked_, {})) worker_.client().abandon(asked.ticket);
+  answered_.clear();
+  worker_.tables().discard();
 }
 
 }  // namespace tally::exchange

@@ -41,8 +41,11 @@ class StepRequests final {
   Result<void> push_low_rank();
   // Reads values as the policy says, `with_push`: from the answers to the pushes.
   void pull(bool with_push);
-  // Waits for all requests with an answer that the update needs.
-  Result<Reading> await(bool with_push);
+  // Waits for all requests with an answer that the update needs, and does all of the update that
+  // can fail.
+  Result<Reading> await();
+  // After await(): applies averages. All tables then have their next version.
+  void apply();
   // Abandons the requests in progress.
   void give_up();
 
@@ -52,12 +55,13 @@ class StepRequests final {
     server::Ticket ticket = 0;
     std::size_t table = 0;
     ServerClient::PartRange range;
+    bool has_values = false;  // powersgd: servers have applied another mean, and values were pulled
   };
 
   void push(std::size_t table, std::uint32_t first, std::uint32_t count);
   void push_coded(std::size_t table, std::uint32_t first, std::uint32_t count);
-  Result<void> follow(const Asked& asked, Reading& reading);
-  Result<void> follow_low_rank(const Asked& asked, const server::Completion& completion,
+  Result<void> follow(Asked& asked, Reading& reading);
+  Result<void> follow_low_rank(Asked& asked, const server::Completion& completion,
                                Reading& reading);
   server::PushOptions push_facts(std::size_t group) const;
   server::PullOptions pull_facts() const;
@@ -74,6 +78,7 @@ class StepRequests final {
   std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
   std::vector<server::Ticket> requests_;  // in progress; answers have values
   std::vector<Asked> asked_;              // in progress
+  std::vector<Asked> answered_;           // to be applied
   double total_weight_ = 0;               // powersgd: of all workers
 };
 
