@@ -208,18 +208,19 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 //   trainer.apply(samples);
 //
 // With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops run until
-// steps() reaches their end, and meet() brings the ranks together. The parameters change while a
-// straggler computes; its gradient then does not count.
+// steps() reaches their end, and meet() brings the ranks together. With backup:B the parameters of a
+// straggler change while it computes, once the other ranks are two updates ahead; its gradient then
+// does not count.
 //
 // Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a
 // view of its bucket (on the CPU); an update consumes it. Every rank makes the same calls. A
 // parameter that a rank's loss does not use counts as zero there; it is not updated if no rank uses
 // it. After the trainer's destruction the module has its own parameters.
 //
-// Inside step() a parameter changes as soon as all ranks have its gradient, while backward still
-// runs. A use that autograd does not see (`linear(x, w.detach())`) needs a copy
-// (`w.detach().clone()`), or backward() and apply() in place of step(): apply() is then the only
-// call that changes parameters.
+// An update is written beside the present version of the parameters, and committed at the end of
+// step() or apply(). No parameter changes during backward, and after a Failure the parameters have
+// the values from before the update. On the CPU a committed update moves the parameters to other
+// memory: tensors that share their storage follow, pointers from data_ptr() do not.
 //
 // With schedule=priority (several hosts with one rank each) step() returns while new parameters are
 // still in flight. In the next step(), the libtorch operations of `mean_loss` in the calling thread
