@@ -31,33 +31,7 @@ class SimServerClient final : public exchange::ServerClient {
     return std::as_writable_bytes(std::span(memory_.back())).first(bytes);
   }
 
-  server::Ticket push(const PartRange& range, const server::PushOptions& options,
-                      std::span<const std::byte> gradient) override {
-    return me_.node().push(range, options, gradient);
-  }
-  server::Ticket pull(const PartRange& range, const server::PullOptions& options,
-                      std::span<std::byte> values) override {
-    return me_.node().pull(range, options, values);
-  }
-  server::Ticket push_pull(const PartRange& range, const server::PushOptions& push,
-                           const server::PullOptions& pull, std::span<const std::byte> gradient,
-                           std::span<std::byte> values) override {
-    return me_.node().push_pull(range, push, pull, gradient, values);
-  }
-  server::Ticket push_encoded(const PartRange& range, const server::PushOptions& options,
-                              Messages gradient) override {
-    return me_.node().push_encoded(range, options, gradient);
-  }
-  server::Ticket push_pull_encoded(const PartRange& range, const server::PushOptions& push,
-                                   const server::PullOptions& pull, Messages gradient,
-                                   std::span<std::byte> values) override {
-    return me_.node().push_pull_encoded(range, push, pull, gradient, values);
-  }
-  server::Ticket push_average(const PartRange& range, const server::PushOptions& push,
-                              const server::PullOptions& pull, Messages gradient,
-                              std::span<std::byte> values, std::span<Average> averages) override {
-    return me_.node().push_average(range, push, pull, gradient, values, averages);
-  }
+  server::Ticket send(const Request& request) override { return send_by(me_.node(), request); }
   server::Ticket push_rows(server::TableId table, const server::PushOptions& options,
                            std::span<const std::uint64_t> keys,
                            std::span<const float> rows) override {

@@ -103,13 +103,13 @@ Result<std::size_t> make_exchange(ServedWorker& me, const ServerRun& run, Traine
             exchange::split_groups(plan.codec, {sgd({.rate = kStepRate})}, parameters));
   TALLY_TRY(trained.exchange,
             ServerExchange::make(std::make_unique<SimServerClient>(me, trained.memory),
-                                 {.parameters = parameters,
-                                  .optimizers = groups.optimizers,
-                                  .rules = rules,
-                                  .plan = plan::to_string(plan),
-                                  .codec = plan.codec,
-                                  .senders = groups.senders,
-                                  .rank = me.rank(),
+                                 {.tables = {.parameters = parameters,
+                                             .optimizers = groups.optimizers,
+                                             .rules = rules,
+                                             .plan = plan::to_string(plan),
+                                             .codec = plan.codec,
+                                             .senders = groups.senders,
+                                             .rank = me.rank()},
                                   .initial = [](std::size_t p, const exchange::RealSpan& values) {
                                     values.visit([p]<typename T>(std::span<T> all) {
                                       for (std::size_t i = 0; i < all.size(); ++i)

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "codec/lowrank/factors.h"
-#include "exchange/lane/codec_state.h"
 
 namespace tally::exchange {
 namespace {
@@ -43,31 +42,30 @@ CodedTable::CodedTable(const Options& options)
 
 // With update=bsp a rank encodes one gradient per version. Otherwise it may encode several, and the
 // clock in the seed gives each of them different random numbers.
-codec::Draw CodedTable::draw_of(std::uint32_t part, const Step& step) const {
-  return {.seed = options_.in_step ? options_.seed : options_.seed + step.clock,
-          .step = step.version,
+codec::Draw CodedTable::draw_of(std::uint32_t part, const server::PushOptions& push) const {
+  return {.seed = in_step() ? options_.seed : options_.seed + push.clock,
+          .step = push.version,
           .rank = static_cast<std::uint32_t>(options_.rank),
           .first = options_.first_element + part * options_.copy.part_elements};
 }
 
-void CodedTable::encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
-                        std::vector<std::byte>& message) {
+void CodedTable::encode(std::uint32_t part, std::span<const float> gradient,
+                        const server::PushOptions& push, std::vector<std::byte>& message) {
   message.clear();
   // A worker without samples sends an empty message, and its encoder state stays as it is.
-  if (step.weight == 0) return;
+  if (push.weight == 0) return;
   codec::Encoder& encoder = *encoders_[part];
   if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
-  const auto part_gradient =
-      gradient.subspan(part * options_.copy.part_elements, copy_.size_of_part(part));
-  const std::size_t used = encoder.encode(part_gradient, draw_of(part, step), room_);
+  const std::size_t used =
+      encoder.encode(copy_.part_of(gradient, part), draw_of(part, push), room_);
   message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
 Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
-                                std::span<float> next, const Step& step) {
+                                std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = first; part < first + count; ++part) {
     const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
-    const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, step.version);
+    const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, push.version);
     if (averages_[part].is_average) {
       TALLY_TRY(back.decode(averages_[part].bytes, copy_.part_of(next, part)));
     } else {
@@ -78,23 +76,23 @@ Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::
 }
 
 void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
-                       std::span<float> next, const Step& step) {
+                       std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = first; part < first + count; ++part) {
     if (!averages_[part].is_average) continue;
     const std::span<const float> average = copy_.part_of(next, part);
     scratch_.assign(average.begin(), average.end());
-    encoders_[part]->observe_mean(scratch_, draw_of(part, step));
-    apply_part(part, scratch_, present, next, step);
+    encoders_[part]->observe_mean(scratch_, draw_of(part, push));
+    apply_part(part, scratch_, present, next, push);
   }
 }
 
 void CodedTable::apply_part(std::uint32_t part, std::span<float> average,
                             std::span<const float> present, std::span<float> next,
-                            const Step& step) {
+                            const server::PushOptions& push) {
   const std::span<const float> from = copy_.part_of(present, part);
   const std::span<float> to = copy_.part_of(next, part);
   std::copy(from.begin(), from.end(), to.begin());
-  copy_.apply(part, to, average, step.version, step.rate);
+  copy_.apply(part, to, average, push.version, *push.rate);
 }
 
 // The encoder of onebit-adam keeps a copy of the optimizer's first state array, the running mean of
@@ -126,22 +124,27 @@ void CodedTable::encode_factors(std::span<const float> left, std::span<const flo
 }
 
 void CodedTable::apply_mean(std::span<float> mean, std::span<const float> present,
-                            std::span<float> next, const Step& step) {
+                            std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    apply_part(part, copy_.part_of(mean, part), present, next, step);
+    apply_part(part, copy_.part_of(mean, part), present, next, push);
 }
 
-std::vector<CodedTable::State> CodedTable::states() {
-  std::vector<State> states;
+std::vector<CodecState> CodedTable::states() {
+  std::vector<CodecState> states;
   if (matrix_ != nullptr) {
     if (options_.spec.feedback)
-      states.push_back({.name = "residual", .values = matrix_->residual()});
-    states.push_back({.name = "q", .is_of_sender = false, .values = matrix_->q()});
+      states.push_back(
+          {.parameter = options_.parameter, .name = "residual", .values = matrix_->residual()});
+    states.push_back({.parameter = options_.parameter,
+                      .name = "q",
+                      .is_of_sender = false,
+                      .values = matrix_->q()});
     return states;
   }
   for (std::uint32_t part = 0; part < parts(); ++part)
     for (const codec::Encoder::State& state : encoders_[part]->states())
-      states.push_back({.name = state.name,
+      states.push_back({.parameter = options_.parameter,
+                        .name = state.name,
                         .first = part * options_.copy.part_elements,
                         .values = state.values});
   return states;

@@ -8,6 +8,7 @@
 
 #include "codec/encoder/encoder.h"
 #include "codec/lowrank/powersgd.h"
+#include "exchange/lane/codec_state.h"
 #include "exchange/server/own_copy.h"
 #include "plan/codec_spec.h"
 
@@ -15,9 +16,9 @@ namespace tally::exchange {
 
 // A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
 // the encoder state of each part, which is a run of the codec, and with update=bsp the optimizer
-// state of its own copy. An encoded gradient counts as sent: if servers drop the push as too late, it is lost
-// like any other gradient, while the residual stays for the next one. Threads: calls must not
-// overlap.
+// state of its own copy. An encoded gradient counts as sent: if servers drop the push as too late,
+// it is lost like any other gradient, while the residual stays for the next one.
+// Threads: calls must not overlap.
 class CodedTable final {
  public:
   struct Options {
@@ -28,27 +29,20 @@ class CodedTable final {
     std::uint64_t seed = 1;
     std::uint64_t first_element = 0;  // the parameter's first element in the model
     int rank = 0;
-    bool in_step = false;  // update=bsp
     OwnCopy::Options copy;
   };
   explicit CodedTable(const Options& options);
 
-  const Options& options() const { return options_; }
   std::uint32_t parts() const { return copy_.parts(); }
   bool is_low_rank() const { return matrix_ != nullptr; }
-  bool in_step() const { return options_.in_step; }
+  bool in_step() const { return options_.copy.keeps_state; }  // update=bsp
 
   // One message per part; memory of a gradient in flight.
   using Messages = std::vector<std::vector<std::byte>>;
-  struct Step {
-    std::uint64_t version = 0;  // of the push
-    std::uint64_t clock = 0;
-    double weight = 0;  // 0: messages are empty
-    double rate = 0;
-  };
 
-  // Encodes one part. Not for powersgd. `gradient` is that of the whole parameter.
-  void encode(std::uint32_t part, std::span<const float> gradient, const Step& step,
+  // Encodes one part for the push; a push without weight has empty messages. Not for powersgd.
+  // `gradient` is that of the whole parameter.
+  void encode(std::uint32_t part, std::span<const float> gradient, const server::PushOptions& push,
               std::vector<std::byte>& message);
   // Memory for the averages of parts; it must not move.
   std::span<ServerClient::Average> averages(std::uint32_t first, std::uint32_t count) {
@@ -57,10 +51,10 @@ class CodedTable final {
   // Decodes received averages into `next`, the next version of the table's values. For parts whose
   // values arrived there instead, reads the state.
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
-                      std::span<float> next, const Step& step);
+                      std::span<float> next, const server::PushOptions& push);
   // After follow(): applies the averages. `next` becomes the version after `present`.
   void apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
-             std::span<float> next, const Step& step);
+             std::span<float> next, const server::PushOptions& push);
 
   // powersgd. Writes the message of each part from the factors of the mean gradient.
   codec::PowerSgd& matrix() { return *matrix_; }
@@ -68,26 +62,20 @@ class CodedTable final {
                       Messages& messages) const;
   // Applies the mean gradient: `next` becomes the version after `present`. Overwrites the mean.
   void apply_mean(std::span<float> mean, std::span<const float> present, std::span<float> next,
-                  const Step& step);
+                  const server::PushOptions& push);
 
   // Reads the servers' state, after values were pulled. adopt() then replaces the own state by it.
   Result<void> read_state(ServerClient& client) { return copy_.read_state(client, 0, parts()); }
   void adopt();
   void discard() { copy_.discard(); }  // forgets what was read
 
-  // The encoder state under its names in checkpoints; the spans refer to memory of this object.
-  struct State {
-    std::string name;
-    bool is_of_sender = true;
-    std::uint64_t first = 0;  // element of the parameter
-    std::span<float> values;
-  };
-  std::vector<State> states();
+  // The encoder state; the spans refer to memory of this object.
+  std::vector<CodecState> states();
 
  private:
-  codec::Draw draw_of(std::uint32_t part, const Step& step) const;
+  codec::Draw draw_of(std::uint32_t part, const server::PushOptions& push) const;
   void apply_part(std::uint32_t part, std::span<float> average, std::span<const float> present,
-                  std::span<float> next, const Step& step);
+                  std::span<float> next, const server::PushOptions& push);
 
   const Options options_;
   struct Ways {

@@ -10,8 +10,8 @@
 
 namespace tally::exchange {
 
-// A worker's own copy of a table that is updated in step: applies the averages from the servers, bit
-// for bit as servers do, and keeps the optimizer state for that. Threads: calls must not overlap.
+// A worker's own copy of a table that is updated in step: applies the averages from the servers,
+// bit for bit as servers do, and keeps the optimizer state. Threads: calls must not overlap.
 class OwnCopy final {
  public:
   struct Options {
@@ -38,7 +38,7 @@ class OwnCopy final {
     return part_of(std::span(state_[array]), part);
   }
 
-  // Updates the values of a part, and its state, from `version` to the next. Overwrites the average.
+  // Updates the values of a part and its state from `version` to the next. Overwrites the average.
   void apply(std::uint32_t part, std::span<float> values, std::span<float> average,
              std::uint64_t version, double rate);
 

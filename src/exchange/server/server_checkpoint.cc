@@ -15,12 +15,6 @@ constexpr Duration kSnapshotLimit = std::chrono::minutes(30);
 
 }  // namespace
 
-ServerCheckpoint::ServerCheckpoint(ServerWorker& worker, ServerStep& step, Options options)
-    : worker_(worker),
-      step_(step),
-      options_(std::move(options)),
-      codecs_(worker, options_.parameters, options_.codec) {}
-
 Result<std::vector<SliceState>> ServerCheckpoint::states() {
   TALLY_TRY(step_.settle());
   TALLY_TRY(worker_.barrier());
@@ -38,10 +32,10 @@ Result<std::vector<SliceState>> ServerCheckpoint::read_tables() {
   step_.renew();
   if (!worker_.tables().sparse().empty()) {
     TALLY_TRY(const auto folder,
-              worker_.client().snapshot(options_.snapshot_name(worker_.steps()), kSnapshotLimit));
+              worker_.client().snapshot(snapshot_name_(worker_.steps()), kSnapshotLimit));
     snapshot_ = folder.string();
   }
-  std::vector<SliceState> states(options_.parameters.size());
+  std::vector<SliceState> states(worker_.tables().options().parameters.size());
   for (const ServerTables::Table& table : worker_.tables().all())
     TALLY_TRY(read_table(table, states));
   return states;
@@ -56,14 +50,15 @@ Result<void> ServerCheckpoint::read_table(const ServerTables::Table& table,
   const std::span<std::byte> values = keep(table.values);
   // Arrays that servers do not keep stay zero.
   std::vector<std::span<std::byte>> arrays;
-  for (int k = 0; k < optimizer::state_arrays(options_.optimizers[table.group]); ++k) {
+  for (int k = 0; k < optimizer::state_arrays(worker_.tables().options().optimizers[table.group]);
+       ++k) {
     saved_.emplace_back(table.values.size());
     arrays.emplace_back(saved_.back());
     if (k < table.state_arrays)
       TALLY_TRY(worker_.client().read_state(table.all(), k, arrays.back(), kTableLimit));
   }
   for (const std::size_t p : table.parameters) {
-    const ParameterInfo& info = options_.parameters[p];
+    const ParameterInfo& info = worker_.tables().options().parameters[p];
     SliceState& state = states[p];
     state.parameter = p;
     state.values = worker_.tables().bytes_of(p, values);
@@ -80,7 +75,8 @@ Result<void> ServerCheckpoint::read_table(const ServerTables::Table& table,
 
 SavedCourse ServerCheckpoint::course() const {
   SavedCourse course{.steps = worker_.steps(), .snapshot = snapshot_};
-  course.parameter_steps.assign(options_.parameters.size(), worker_.clock().version);
+  course.parameter_steps.assign(worker_.tables().options().parameters.size(),
+                                worker_.clock().version);
   return course;
 }
 
@@ -127,12 +123,12 @@ Result<void> ServerCheckpoint::restore_tables(const checkpoint::Reader& reader,
 Result<void> ServerCheckpoint::restore_table(const ServerTables::Table& table,
                                              const checkpoint::Reader& reader,
                                              std::uint64_t version) {
-  auto names = optimizer::state_names(options_.optimizers[table.group]);
+  auto names = optimizer::state_names(worker_.tables().options().optimizers[table.group]);
   names.resize(std::min(names.size(), static_cast<std::size_t>(table.state_arrays)));
   std::vector<std::vector<std::byte>> arrays(names.size());
   for (std::vector<std::byte>& array : arrays) array.resize(table.values.size());
   for (const std::size_t p : table.parameters) {
-    const ParameterInfo& info = options_.parameters[p];
+    const ParameterInfo& info = worker_.tables().options().parameters[p];
     const std::span<std::byte> values = worker_.tables().bytes_of(p, table.next);
     if (has_master(info)) {
       TALLY_TRY(reader.read_state(info.name + "/master", 0, values));
@@ -144,8 +140,7 @@ Result<void> ServerCheckpoint::restore_table(const ServerTables::Table& table,
                                   worker_.tables().bytes_of(p, arrays[k])));
   }
   ServerClient& client = worker_.client();
-  TALLY_TRY(
-      worker_.wait(client.push(table.all(), {.kind = server::PushKind::kAssign}, table.next)));
+  TALLY_TRY(worker_.assign(table.all(), table.next));
   for (std::size_t k = 0; k < arrays.size(); ++k)
     TALLY_TRY(client.write_state(table.all(), static_cast<int>(k), arrays[k], kTableLimit));
   return client.set_version(table.id, version, kTableLimit);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exchange/exchange.h"
@@ -16,14 +17,10 @@ namespace tally::exchange {
 // tables go into a snapshot beside the checkpoint, for they may exceed the memory of one worker.
 class ServerCheckpoint final : public CheckpointState {
  public:
-  struct Options {
-    std::vector<ParameterInfo> parameters;
-    std::vector<OptimizerSpec> optimizers;  // by group; checkpoints have the state of these
-    plan::CodecSpec codec;
-    // The name of a new snapshot at this step.
-    std::function<std::string(std::uint64_t step)> snapshot_name;
-  };
-  ServerCheckpoint(ServerWorker& worker, ServerStep& step, Options options);
+  // Names a new snapshot at a step; only used with sparse tables.
+  using SnapshotName = std::function<std::string(std::uint64_t step)>;
+  ServerCheckpoint(ServerWorker& worker, ServerStep& step, SnapshotName snapshot_name)
+      : worker_(worker), step_(step), snapshot_name_(std::move(snapshot_name)), codecs_(worker) {}
 
   // No rank pushes meanwhile.
   Result<std::vector<SliceState>> states() override;
@@ -44,7 +41,7 @@ class ServerCheckpoint final : public CheckpointState {
 
   ServerWorker& worker_;
   ServerStep& step_;
-  const Options options_;
+  const SnapshotName snapshot_name_;
   ServerCodecStates codecs_;
   std::vector<std::vector<std::byte>> saved_;  // memory of states()
   std::string snapshot_;                       // of the last states()

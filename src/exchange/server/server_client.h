@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,22 +28,17 @@ class ServerClient {
   virtual std::size_t part_elements(server::TableId table) const = 0;
   virtual Result<std::span<std::byte>> allocate(std::size_t bytes) = 0;
 
-  virtual server::Ticket push(const PartRange& range, const server::PushOptions& options,
-                              std::span<const std::byte> gradient) = 0;
-  virtual server::Ticket pull(const PartRange& range, const server::PullOptions& options,
-                              std::span<std::byte> values) = 0;
-  virtual server::Ticket push_pull(const PartRange& range, const server::PushOptions& push,
-                                   const server::PullOptions& pull,
-                                   std::span<const std::byte> gradient,
-                                   std::span<std::byte> values) = 0;
-  virtual server::Ticket push_encoded(const PartRange& range, const server::PushOptions& options,
-                                      Messages gradient) = 0;
-  virtual server::Ticket push_pull_encoded(const PartRange& range, const server::PushOptions& push,
-                                           const server::PullOptions& pull, Messages gradient,
-                                           std::span<std::byte> values) = 0;
-  virtual server::Ticket push_average(const PartRange& range, const server::PushOptions& push,
-                                      const server::PullOptions& pull, Messages gradient,
-                                      std::span<std::byte> values, std::span<Average> averages) = 0;
+  // A request for some parts of a dense table: a push, a pull, or both.
+  struct Request {
+    PartRange range;
+    std::optional<server::PushOptions> push = {};
+    std::optional<server::PullOptions> pull = {};
+    std::span<const std::byte> gradient = {};  // of a push
+    Messages messages = {};                    // in its place: encoded gradients, by part
+    std::span<std::byte> values = {};          // of a pull
+    std::span<Average> averages = {};          // by part, if averages may arrive in place of values
+  };
+  virtual server::Ticket send(const Request& request) = 0;
   virtual server::Ticket push_rows(server::TableId table, const server::PushOptions& options,
                                    std::span<const std::uint64_t> keys,
                                    std::span<const float> rows) = 0;
@@ -73,6 +69,19 @@ class ServerClient {
   virtual Result<void> set_version(server::TableId table, std::uint64_t version,
                                    Duration limit) = 0;
 };
+
+// Sends the request by the call of server::Client, or of its node, that fits it.
+template <typename Client>
+server::Ticket send_by(Client& client, const ServerClient::Request& r) {
+  if (!r.push) return client.pull(r.range, *r.pull, r.values);
+  if (!r.averages.empty())
+    return client.push_average(r.range, *r.push, *r.pull, r.messages, r.values, r.averages);
+  if (!r.messages.empty() && r.pull)
+    return client.push_pull_encoded(r.range, *r.push, *r.pull, r.messages, r.values);
+  if (!r.messages.empty()) return client.push_encoded(r.range, *r.push, r.messages);
+  if (r.pull) return client.push_pull(r.range, *r.push, *r.pull, r.gradient, r.values);
+  return client.push(r.range, *r.push, r.gradient);
+}
 
 // Limits of requests that move or set up whole tables.
 inline constexpr Duration kTableLimit = std::chrono::minutes(5);

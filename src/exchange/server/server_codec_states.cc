@@ -8,7 +8,8 @@
 namespace tally::exchange {
 
 std::vector<CodecTensor> ServerCodecStates::tensors() const {
-  auto tensors = codec_tensors(codec_, parameters_, worker_.ranks());
+  auto tensors = codec_tensors(worker_.tables().options().codec,
+                               worker_.tables().options().parameters, worker_.ranks());
   // Only updates in step encode the way back.
   if (worker_.rules().update != plan::Update::kBsp)
     std::erase_if(tensors, [](const CodecTensor& tensor) { return tensor.name == "codec.back"; });
@@ -19,12 +20,7 @@ std::vector<CodecState> ServerCodecStates::own_states() {
   std::vector<CodecState> states;
   for (const ServerTables::Table& table : worker_.tables().all()) {
     if (table.coded == nullptr) continue;
-    for (const CodedTable::State& state : table.coded->states())
-      states.push_back({.parameter = table.parameters.front(),
-                        .name = state.name,
-                        .is_of_sender = state.is_of_sender,
-                        .first = state.first,
-                        .values = state.values});
+    for (CodecState& state : table.coded->states()) states.push_back(std::move(state));
   }
   return states;
 }
@@ -60,15 +56,15 @@ Result<void> ServerCodecStates::gather_senders() {
   if (me == first) senders_[static_cast<std::size_t>(first)] = own;
   for (int rank = first + 1; rank < worker_.ranks(); ++rank) {
     if (here[static_cast<std::size_t>(rank)] == 0) continue;
-    if (rank == me)
-      TALLY_TRY(worker_.wait(
-          client.push(all, {.kind = server::PushKind::kAssign}, std::as_bytes(std::span(own)))));
+    if (rank == me) TALLY_TRY(worker_.assign(all, std::as_bytes(std::span(own))));
     // If the worker is lost before its push, the table still has the data of an earlier worker.
     double has_pushed = rank == me ? 1 : 0;
     TALLY_TRY(worker_.sum(std::span(&has_pushed, 1)));
     if (me == first && has_pushed > 0)
-      TALLY_TRY(worker_.wait(client.pull(
-          all, {}, std::as_writable_bytes(std::span(senders_[static_cast<std::size_t>(rank)])))));
+      TALLY_TRY(worker_.wait(client.send({.range = all,
+                                          .pull = server::PullOptions(),
+                                          .values = std::as_writable_bytes(std::span(
+                                              senders_[static_cast<std::size_t>(rank)]))})));
     TALLY_TRY(worker_.barrier());
   }
   return {};
@@ -123,7 +119,8 @@ Result<void> ServerCodecStates::restore_servers(const checkpoint::Reader& reader
                            .name = "back",
                            .is_of_sender = false,
                            .values = back};
-    TALLY_TRY(read_states(reader, parameters_, std::span(&state, 1), sender()));
+    TALLY_TRY(
+        read_states(reader, worker_.tables().options().parameters, std::span(&state, 1), sender()));
     TALLY_TRY(worker_.client().write_state(table.all(), table.state_arrays,
                                            std::as_bytes(std::span(back)), kTableLimit));
   }
@@ -131,7 +128,7 @@ Result<void> ServerCodecStates::restore_servers(const checkpoint::Reader& reader
 }
 
 Result<void> ServerCodecStates::restore_own(const checkpoint::Reader& reader) {
-  return read_states(reader, parameters_, own_states(), sender());
+  return read_states(reader, worker_.tables().options().parameters, own_states(), sender());
 }
 
 }  // namespace tally::exchange

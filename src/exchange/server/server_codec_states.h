@@ -10,9 +10,7 @@ namespace tally::exchange {
 // The codec state of all workers and servers in checkpoints. The first worker saves all of it.
 class ServerCodecStates final {
  public:
-  ServerCodecStates(ServerWorker& worker, const std::vector<ParameterInfo>& parameters,
-                    plan::CodecSpec codec)
-      : worker_(worker), parameters_(parameters), codec_(codec) {}
+  explicit ServerCodecStates(ServerWorker& worker) : worker_(worker) {}
 
   std::vector<CodecTensor> tensors() const;
   // Copies the states to the first worker. Collective.
@@ -31,8 +29,6 @@ class ServerCodecStates final {
   Result<void> read_backs();
 
   ServerWorker& worker_;
-  const std::vector<ParameterInfo>& parameters_;
-  const plan::CodecSpec codec_;
   // On the first worker.
   std::vector<std::vector<float>> senders_;  // by rank
   std::vector<std::vector<float>> backs_;    // by table: residuals of the way back

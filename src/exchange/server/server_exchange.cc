@@ -8,22 +8,9 @@
 #include "optimizer/update_rule.h"
 
 namespace tally::exchange {
-namespace {
-
-bool is_plain(const ServerExchange::Options& options) {
-  // dgc moves the momentum of sgd to the senders, so the optimizer on servers looks stateless.
-  if (options.codec.kind == plan::Codec::kDgc) return false;
-  return std::all_of(
-      options.optimizers.begin(), options.optimizers.end(), [](const OptimizerSpec& spec) {
-        return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
-      });
-}
-
-}  // namespace
-
 Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<ServerClient> client,
                                                              const Options& options) {
-  for (const OptimizerSpec& spec : options.optimizers)
+  for (const OptimizerSpec& spec : options.tables.optimizers)
     if (optimizer::is_layerwise(spec))
       return make_error(ErrorCode::kInvalid,
                         "{} needs norms over whole parameters, which servers have in parts: use "
@@ -31,21 +18,12 @@ Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<Ser
                         to_string(spec));
   std::vector<server::TableSpec> sparse;
   if (options.rows != nullptr) sparse = options.rows->tables();
-  TALLY_TRY(ServerTables tables, ServerTables::make(*client,
-                                                    {.parameters = options.parameters,
-                                                     .optimizers = options.optimizers,
-                                                     .rules = options.rules,
-                                                     .plan = options.plan,
-                                                     .seed = options.seed,
-                                                     .codec = options.codec,
-                                                     .senders = options.senders,
-                                                     .rank = options.rank},
-                                                    sparse));
+  TALLY_TRY(ServerTables tables, ServerTables::make(*client, options.tables, sparse));
   std::unique_ptr<ServerExchange> made(
       new ServerExchange(std::move(client), std::move(tables), options));
   ServerWorker& worker = made->worker_;
   if (options.rows != nullptr) options.rows->connect(*made->client_, worker.tables().sparse());
-  TALLY_TRY(worker.agree(options.rank == 0 ? made->assign_values(options) : Result<void>()));
+  TALLY_TRY(worker.agree(options.tables.rank == 0 ? made->assign_values(options) : Result<void>()));
   TALLY_TRY(worker.join(/*step=*/0));
   // No rank pushes before all ranks have the same values.
   TALLY_TRY(worker.barrier());
@@ -54,17 +32,10 @@ Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<Ser
 
 ServerExchange::ServerExchange(std::unique_ptr<ServerClient> client, ServerTables tables,
                                const Options& options)
-    : worker_(*client, std::move(tables), options.rules, options.rank),
-      step_(worker_, {.optimizers = options.optimizers,
-                      .clip = options.clip,
-                      .rows = options.rows,
-                      .is_plain = is_plain(options)}),
+    : worker_(*client, std::move(tables)),
+      step_(worker_, options.clip, options.rows),
       meetings_(worker_, step_),
-      checkpoint_(worker_, step_,
-                  {.parameters = options.parameters,
-                   .optimizers = options.optimizers,
-                   .codec = options.codec,
-                   .snapshot_name = options.snapshot_name}),
+      checkpoint_(worker_, step_, options.snapshot_name),
       client_(std::move(client)) {}
 
 // Tables of an earlier training restart at version 0: rounds, warm-ups and random choices depend on
@@ -72,11 +43,10 @@ ServerExchange::ServerExchange(std::unique_ptr<ServerClient> client, ServerTable
 Result<void> ServerExchange::assign_values(const Options& options) {
   for (const server::TableId table : worker_.tables().ids())
     TALLY_TRY(client_->set_version(table, 0, kTableLimit));
-  for (std::size_t p = 0; p < options.parameters.size(); ++p)
+  for (std::size_t p = 0; p < options.tables.parameters.size(); ++p)
     options.initial(p, {.type = type(p), .bytes = values(p)});
   for (const ServerTables::Table& table : worker_.tables().all())
-    TALLY_TRY(worker_.wait(
-        client_->push(table.all(), {.kind = server::PushKind::kAssign}, table.values)));
+    TALLY_TRY(worker_.assign(table.all(), table.values));
   return {};
 }
 

@@ -23,19 +23,12 @@ namespace tally::exchange {
 class ServerExchange final : public Exchange {
  public:
   struct Options {
-    std::vector<ParameterInfo> parameters;
-    std::vector<OptimizerSpec> optimizers;  // by group
-    policy::Rules rules;
-    std::string plan;
-    std::uint64_t seed = 1;
-    plan::CodecSpec codec;
-    std::vector<codec::SenderFacts> senders;  // by group, or empty
-    int rank = 0;
+    ServerTables::Options tables;
     ClipLimits clip;             // for this worker's own gradient
     SparseRows* rows = nullptr;  // borrowed; null: no sparse tables
     // Writes the initial values of a parameter. Called on rank 0.
     std::function<void(std::size_t parameter, const RealSpan& values)> initial;
-    std::function<std::string(std::uint64_t step)> snapshot_name;  // only with `rows`
+    ServerCheckpoint::SnapshotName snapshot_name;
   };
   // Called by all ranks, whose options agree; all ranks get the initial values of rank 0.
   static Result<std::unique_ptr<ServerExchange>> make(std::unique_ptr<ServerClient> client,

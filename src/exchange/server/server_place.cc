@@ -104,8 +104,4 @@ ServerPlace::~ServerPlace() {
   directory_.reset();
 }
 
-Result<server::TableId> ServerPlace::define(const server::TableSpec& spec, Duration limit) {
-  return client_->define(spec, Deadline::after(limit));
-}
-
 }  // namespace tally::exchange

@@ -38,7 +38,9 @@ class ServerPlace final : public ServerClient {
   ServerPlace(const ServerPlace&) = delete;
   ServerPlace& operator=(const ServerPlace&) = delete;
 
-  Result<server::TableId> define(const server::TableSpec& spec, Duration limit) override;
+  Result<server::TableId> define(const server::TableSpec& spec, Duration limit) override {
+    return client_->define(spec, Deadline::after(limit));
+  }
   std::uint32_t parts(server::TableId table) const override { return client_->parts(table); }
   std::size_t part_elements(server::TableId table) const override {
     return client_->part_elements(table);
@@ -46,33 +48,7 @@ class ServerPlace final : public ServerClient {
   Result<std::span<std::byte>> allocate(std::size_t bytes) override {
     return client_->allocate(bytes);
   }
-  server::Ticket push(const PartRange& range, const server::PushOptions& options,
-                      std::span<const std::byte> gradient) override {
-    return client_->push(range, options, gradient);
-  }
-  server::Ticket pull(const PartRange& range, const server::PullOptions& options,
-                      std::span<std::byte> values) override {
-    return client_->pull(range, options, values);
-  }
-  server::Ticket push_pull(const PartRange& range, const server::PushOptions& push,
-                           const server::PullOptions& pull, std::span<const std::byte> gradient,
-                           std::span<std::byte> values) override {
-    return client_->push_pull(range, push, pull, gradient, values);
-  }
-  server::Ticket push_encoded(const PartRange& range, const server::PushOptions& options,
-                              Messages gradient) override {
-    return client_->push_encoded(range, options, gradient);
-  }
-  server::Ticket push_pull_encoded(const PartRange& range, const server::PushOptions& push,
-                                   const server::PullOptions& pull, Messages gradient,
-                                   std::span<std::byte> values) override {
-    return client_->push_pull_encoded(range, push, pull, gradient, values);
-  }
-  server::Ticket push_average(const PartRange& range, const server::PushOptions& push,
-                              const server::PullOptions& pull, Messages gradient,
-                              std::span<std::byte> values, std::span<Average> averages) override {
-    return client_->push_average(range, push, pull, gradient, values, averages);
-  }
+  server::Ticket send(const Request& request) override { return send_by(*client_, request); }
   server::Ticket push_rows(server::TableId table, const server::PushOptions& options,
                            std::span<const std::uint64_t> keys,
                            std::span<const float> rows) override {

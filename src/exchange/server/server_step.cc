@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "kernel/array/weighted_sum.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::exchange {
 namespace {
@@ -21,11 +22,23 @@ void combine(DataType type, double a, std::span<const std::byte> one, double b,
   });
 }
 
+// Whether all optimizers are sgd without state. dgc moves the momentum of sgd to the senders, so
+// the optimizer on servers looks stateless.
+bool is_plain(const ServerTables::Options& options) {
+  if (options.codec.kind == plan::Codec::kDgc) return false;
+  return std::all_of(
+      options.optimizers.begin(), options.optimizers.end(), [](const OptimizerSpec& spec) {
+        return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
+      });
+}
+
 }  // namespace
 
-ServerStep::ServerStep(ServerWorker& worker, Options options)
+ServerStep::ServerStep(ServerWorker& worker, const ClipLimits& clip, SparseRows* rows)
     : worker_(worker),
-      options_(std::move(options)),
+      clip_(clip),
+      rows_(rows),
+      is_plain_(is_plain(worker.tables().options())),
       rooms_(worker),
       requests_(worker, rooms_),
       is_ready_(worker.tables().places().size()),
@@ -35,7 +48,7 @@ Result<StepChoice> ServerStep::begin() {
   if (!has_chosen_) {
     choice_ = policy::next_step(worker_.rules(), worker_.clock(), /*is_last=*/false);
     // A worker that cannot update its own copy as servers do pulls the new values.
-    if (!choice_.pull && !options_.is_plain) {
+    if (!choice_.pull && !is_plain_) {
       choice_.pull = true;
       choice_.apply_locally = false;
       choice_.one_request = choice_.push;
@@ -50,7 +63,7 @@ Result<StepChoice> ServerStep::begin() {
 Result<bool> ServerStep::announce(const StepContribution& own) {
   TALLY_TRY(begin());
   const bool is_final =
-      !options_.clip.any() && kept_.empty() && own.weight == own.samples && own.samples > 0;
+      !clip_.any() && kept_.empty() && own.weight == own.samples && own.samples > 0;
   if (!is_final || !choice_.push || is_too_late()) return false;
   announced_ = true;
   contribution_ = own;
@@ -101,7 +114,7 @@ Result<StepTotals> ServerStep::update(const StepContribution& given) {
   contribution_ = given;
   if (!has) contribution_.samples = contribution_.weight = contribution_.loss_sum = 0;
   requests_.set_contribution(contribution_);
-  if (options_.rows != nullptr) room_->rows = options_.rows->take();
+  if (rows_ != nullptr) room_->rows = rows_->take();
   if (has || pushes) finish_gradient(has);
   if (pushes) requests_.push_rest();
   // The gradients of rows are not summed over steps: they are pushed in every step.
@@ -133,7 +146,7 @@ void ServerStep::finish_gradient(bool has_gradient) {
     const std::vector<RealSpan> all = room_->all(worker_.tables());
     const StepContribution& own = contribution_;
     if (own.samples > 0 && own.weight != own.samples) scale(all, own.weight / own.samples);
-    clip(all, options_.clip);
+    clip(all, clip_);
   }
   if (!has_gradient) return;
   if (choice_.apply_locally) move_own_copy();
@@ -141,13 +154,13 @@ void ServerStep::finish_gradient(bool has_gradient) {
   if (!choice_.push) keep_gradient();
 }
 
-// Makes the next version of the own copy as servers do with a single gradient. The next pull includes the gradients
-// of other workers.
+// Makes the next version of the own copy as servers do with a single gradient. The next pull
+// includes the gradients of other workers.
 void ServerStep::move_own_copy() {
   policy::Rules rules = worker_.rules();
   for (std::size_t t = 0; t < room_->flat.size(); ++t) {
     const ServerTables::Table& table = worker_.tables().all()[t];
-    const OptimizerSpec& optimizer = options_.optimizers[table.group];
+    const OptimizerSpec& optimizer = worker_.tables().options().optimizers[table.group];
     rules.momentum = optimizer.momentum;
     const double rate = contribution_.rates[table.group] * policy::rate_factor(rules, 1);
     combine(table.type, 1 - rate * optimizer.weight_decay, table.values, -rate, room_->flat[t],

@@ -21,14 +21,8 @@ namespace tally::exchange {
 // Threads: calls must not overlap.
 class ServerStep final {
  public:
-  struct Options {
-    std::vector<OptimizerSpec> optimizers;  // by group
-    ClipLimits clip;                        // for this worker's own gradient
-    SparseRows* rows = nullptr;             // borrowed; null: no sparse tables
-    // A worker can update its own copy as servers do: sgd without state.
-    bool is_plain = false;
-  };
-  ServerStep(ServerWorker& worker, Options options);
+  // `clip` is for this worker's own gradient; `rows` is borrowed, and null without sparse tables.
+  ServerStep(ServerWorker& worker, const ClipLimits& clip, SparseRows* rows);
 
   Result<StepChoice> begin();
   Result<bool> announce(const StepContribution& contribution);
@@ -56,7 +50,9 @@ class ServerStep final {
   bool is_too_late() const;
 
   ServerWorker& worker_;
-  const Options options_;
+  const ClipLimits clip_;
+  SparseRows* const rows_;
+  const bool is_plain_;  // this worker can update its own copy as servers do
   GradientRooms rooms_;
   StepRequests requests_;
   // By table: the sum for a later push; empty: none.

@@ -148,7 +148,6 @@ Result<void> ServerTables::define(ServerClient& client, Table& table, const std:
 }
 
 std::unique_ptr<CodedTable> ServerTables::make_coded(const Table& table) const {
-  const bool in_step = options_.rules.update == plan::Update::kBsp;
   const std::size_t p = table.parameters.front();
   codec::SenderFacts sender;
   if (table.group < options_.senders.size()) sender = options_.senders[table.group];
@@ -161,12 +160,11 @@ std::unique_ptr<CodedTable> ServerTables::make_coded(const Table& table) const {
                           .seed = options_.seed,
                           .first_element = first_element_of(options_.parameters, p),
                           .rank = options_.rank,
-                          .in_step = in_step,
                           .copy = {.table = table.id,
                                    .optimizer = options_.optimizers[table.group],
                                    .count = table.count,
                                    .part_elements = table.part_elements,
-                                   .keeps_state = in_step}});
+                                   .keeps_state = options_.rules.update == plan::Update::kBsp}});
 }
 
 std::vector<server::TableId> ServerTables::ids() const {

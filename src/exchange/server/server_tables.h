@@ -71,7 +71,7 @@ class ServerTables final {
   static Result<ServerTables> make(ServerClient& client, const Options& options,
                                    const std::vector<server::TableSpec>& sparse);
 
-  std::vector<Table>& all() { return tables_; }
+  const Options& options() const { return options_; }
   const std::vector<Table>& all() const { return tables_; }
   const std::vector<Place>& places() const { return places_; }  // by parameter
   const std::vector<server::TableId>& sparse() const { return sparse_; }

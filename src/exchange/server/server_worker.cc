@@ -28,10 +28,6 @@ void Reading::take(const server::Completion& completion) {
   read->newest_version = std::max(read->newest_version, completion.version);
 }
 
-ServerWorker::ServerWorker(ServerClient& client, ServerTables tables, const policy::Rules& rules,
-                           int rank)
-    : client_(client), tables_(std::move(tables)), rules_(rules), rank_(rank) {}
-
 Result<server::Completion> ServerWorker::wait(server::Ticket ticket) {
   const Stopwatch watch(figures.waited);
   return client_.wait(ticket);
@@ -40,7 +36,15 @@ Result<server::Completion> ServerWorker::wait(server::Ticket ticket) {
 void ServerWorker::pull_values(const server::PullOptions& facts,
                                std::vector<server::Ticket>& tickets) {
   for (const ServerTables::Table& table : tables_.all())
-    tickets.push_back(client_.pull(table.all(), facts, table.next));
+    tickets.push_back(client_.send({.range = table.all(), .pull = facts, .values = table.next}));
+}
+
+Result<void> ServerWorker::assign(const ServerClient::PartRange& range,
+                                  std::span<const std::byte> values) {
+  TALLY_TRY(wait(client_.send({.range = range,
+                               .push = server::PushOptions{.kind = server::PushKind::kAssign},
+                               .gradient = values})));
+  return {};
 }
 
 void ServerWorker::await_rows(const server::PullOptions& facts,
@@ -102,7 +106,7 @@ Result<void> ServerWorker::join(std::uint64_t step) {
   TALLY_TRY(const Reading reading, pull_newest());
   TALLY_TRY(read_own_state());
   tables_.commit();
-  me_ = policy::join(rules_, rank_, reading.read.value_or(policy::Read{}));
+  me_ = policy::join(rules(), rank(), reading.read.value_or(policy::Read{}));
   first_version_ = me_.version;
   first_clock_ = me_.clock;
   first_step_ = step;
@@ -111,7 +115,7 @@ Result<void> ServerWorker::join(std::uint64_t step) {
 }
 
 void ServerWorker::after_step(const policy::StepChoice& step, const Reading& reading) {
-  me_ = policy::after_step(rules_, me_, step, reading.read.value_or(policy::Read{}));
+  me_ = policy::after_step(rules(), me_, step, reading.read.value_or(policy::Read{}));
 }
 
 Result<void> ServerWorker::refresh() {
@@ -140,7 +144,7 @@ std::uint64_t ServerWorker::known_version() const {
 }
 
 bool ServerWorker::counts_gradients() const {
-  return rules_.update == plan::Update::kAsp && rules_.push_every == 1;
+  return rules().update == plan::Update::kAsp && rules().push_every == 1;
 }
 
 std::uint64_t ServerWorker::version_of(std::uint64_t step) const {
@@ -151,10 +155,10 @@ std::uint64_t ServerWorker::version_of(std::uint64_t step) const {
 // Without rounds, N gradients make a step.
 std::uint64_t ServerWorker::steps() const {
   std::uint64_t made = me_.clock - first_clock_;
-  if (rules_.has_rounds()) {
+  if (rules().has_rounds()) {
     made = me_.version - first_version_;
-  } else if (rules_.update == plan::Update::kAsp) {
-    made = (known_version() - first_version_) * rules_.push_every /
+  } else if (rules().update == plan::Update::kAsp) {
+    made = (known_version() - first_version_) * rules().push_every /
            static_cast<std::uint64_t>(ranks());
   }
   return std::max(first_step_ + made, met_step_);

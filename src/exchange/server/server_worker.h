@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "exchange/server/server_client.h"
@@ -23,20 +24,23 @@ struct Reading {
 // steps that it amounts to. Threads: calls must not overlap.
 class ServerWorker final {
  public:
-  ServerWorker(ServerClient& client, ServerTables tables, const policy::Rules& rules, int rank);
+  ServerWorker(ServerClient& client, ServerTables tables)
+      : client_(client), tables_(std::move(tables)) {}
 
   ServerClient& client() { return client_; }
   ServerTables& tables() { return tables_; }
   const ServerTables& tables() const { return tables_; }
-  const policy::Rules& rules() const { return rules_; }
-  int rank() const { return rank_; }
-  int ranks() const { return rules_.workers; }
+  const policy::Rules& rules() const { return tables_.options().rules; }
+  int rank() const { return tables_.options().rank; }
+  int ranks() const { return rules().workers; }
   const policy::WorkerClock& clock() const { return me_; }
-  bool is_first() const { return client_.membership().lowest_rank == rank_; }
+  bool is_first() const { return client_.membership().lowest_rank == rank(); }
 
   Result<server::Completion> wait(server::Ticket ticket);
   // Pulls the next version of all dense tables.
   void pull_values(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
+  // Assigns values on servers.
+  Result<void> assign(const ServerClient::PartRange& range, std::span<const std::byte> values);
   // Forward passes pull sparse rows when they need them; a worker that must wait for others also
   // waits for these tables.
   void await_rows(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
@@ -79,8 +83,6 @@ class ServerWorker final {
 
   ServerClient& client_;
   ServerTables tables_;
-  const policy::Rules rules_;
-  const int rank_;
   policy::WorkerClock me_;
   std::uint64_t first_version_ = 0;  // at first_step_
   std::uint64_t first_clock_ = 0;

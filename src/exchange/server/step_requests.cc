@@ -1,10 +1,11 @@
 #include "exchange/server/step_requests.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/stopwatch.h"
-#include "exchange/server/low_rank_means.h"
+#include "exchange/low_rank_round.h"
 
 namespace tally::exchange {
 namespace {
@@ -17,10 +18,47 @@ std::vector<std::span<const std::byte>> spans_of(const CodedTable::Messages& mes
   return {messages.begin() + range.first, messages.begin() + range.first + range.count};
 }
 
-}  // namespace
+// powersgd: replaces the gradients of all tables with this codec by low-rank means over all
+// workers, and encodes the means as messages. Returns the total weight, at 0 without means; none if
+// there is no such table. Collective.
+Result<std::optional<double>> mean_gradients(ServerWorker& worker, GradientRoom& room,
+                                             double weight) {
+  std::vector<std::size_t> tables;
+  std::vector<LowRankRound<double>::Item> items;
+  for (std::size_t t = 0; t < room.flat.size(); ++t) {
+    const ServerTables::Table& table = worker.tables().all()[t];
+    if (!table.is_low_rank()) continue;
+    tables.push_back(t);
+    items.push_back(
+        {.matrix = &table.coded->matrix(), .gradient = elements_of<float>(room.flat[t])});
+  }
+  if (tables.empty()) return std::optional<double>();
+  LowRankRound<double> round;
+  round.project(std::move(items),
+                {.weight = weight, .feedback = worker.tables().options().codec.feedback});
+  Result<void> summed = worker.sum(round.left());
+  const double total = round.total();
+  if (summed.has_value() && total > 0) {
+    round.correlate();
+    summed = worker.sum(round.right());
+    if (summed.has_value()) round.finish();
+  }
+  // A worker may go on after an error, from a checkpoint.
+  if (!summed.has_value()) {
+    round.give_up();
+    return std::move(summed).error();
+  }
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const ServerTables::Table& table = worker.tables().all()[tables[i]];
+    CodedTable::Messages& messages = room.messages[tables[i]];
+    for (std::vector<std::byte>& message : messages) message.clear();
+    if (total > 0)
+      table.coded->encode_factors(round.left_factor(i), round.right_factor(i), messages);
+  }
+  return std::optional(total);
+}
 
-StepRequests::StepRequests(ServerWorker& worker, GradientRooms& rooms)
-    : worker_(worker), rooms_(rooms) {}
+}  // namespace
 
 void StepRequests::begin(const policy::StepChoice& choice, GradientRoom& room) {
   choice_ = choice;
@@ -42,13 +80,6 @@ server::PushOptions StepRequests::push_facts(std::size_t group) const {
 
 server::PullOptions StepRequests::pull_facts() const {
   return {.least_version = choice_.read.least_version, .least_clock = choice_.read.least_clock};
-}
-
-CodedTable::Step StepRequests::coded_step(const ServerTables::Table& table) const {
-  return {.version = choice_.version,
-          .clock = choice_.clock,
-          .weight = contribution_.samples,
-          .rate = contribution_.rates[table.group]};
 }
 
 void StepRequests::ready(std::size_t parameter) {
@@ -75,42 +106,40 @@ void StepRequests::push(std::size_t t, std::uint32_t first, std::uint32_t count)
   const ServerTables::Table& table = worker_.tables().all()[t];
   has_pushed_ = true;
   next_[t] = first + count;
-  if (table.coded != nullptr) return push_coded(t, first, count);
-  const ServerClient::PartRange range{.table = table.id, .first = first, .count = count};
-  const auto gradient = table.bytes_of(range, room_->flat[t]);
-  if (choice_.one_request) {
-    requests_.push_back(worker_.client().push_pull(range, push_facts(table.group), pull_facts(),
-                                                   gradient, table.bytes_of(range, table.next)));
-  } else {
-    room_->pushes.push_back(worker_.client().push(range, push_facts(table.group), gradient));
+  if (table.coded == nullptr) {
+    const ServerClient::PartRange range{.table = table.id, .first = first, .count = count};
+    return send(t, {.range = range, .gradient = table.bytes_of(range, room_->flat[t])});
   }
-}
-
-void StepRequests::push_coded(std::size_t t, std::uint32_t first, std::uint32_t count) {
-  const ServerTables::Table& table = worker_.tables().all()[t];
-  const server::PushOptions facts = push_facts(table.group);
-  ServerClient& client = worker_.client();
   for (std::uint32_t begin = first; begin < first + count; begin += kRun) {
     const ServerClient::PartRange range{
         .table = table.id, .first = begin, .count = std::min(kRun, first + count - begin)};
     {
       const Stopwatch watch(worker_.figures.copying);
       for (std::uint32_t part = begin; part < begin + range.count; ++part)
-        table.coded->encode(part, elements_of<float>(room_->flat[t]), coded_step(table),
+        table.coded->encode(part, elements_of<float>(room_->flat[t]), push_facts(table.group),
                             room_->messages[t][part]);
     }
     const auto messages = spans_of(room_->messages[t], range);
-    const auto values = table.bytes_of(range, table.next);
-    if (table.coded->in_step()) {
-      const server::Ticket ticket =
-          client.push_average(range, facts, pull_facts(), messages, values,
-                              table.coded->averages(range.first, range.count));
-      asked_.push_back({.ticket = ticket, .table = t, .range = range});
-    } else if (choice_.one_request) {
-      requests_.push_back(client.push_pull_encoded(range, facts, pull_facts(), messages, values));
-    } else {
-      room_->pushes.push_back(client.push_encoded(range, facts, messages));
-    }
+    send(t, {.range = range, .messages = messages});
+  }
+}
+
+// `request` has the gradient.
+void StepRequests::send(std::size_t t, ServerClient::Request request) {
+  const ServerTables::Table& table = worker_.tables().all()[t];
+  request.push = push_facts(table.group);
+  if (!choice_.one_request) {
+    room_->pushes.push_back(worker_.client().send(request));
+    return;
+  }
+  request.pull = pull_facts();
+  request.values = table.bytes_of(request.range, table.next);
+  if (table.coded != nullptr && table.coded->in_step()) {
+    request.averages = table.coded->averages(request.range.first, request.range.count);
+    asked_.push_back(
+        {.ticket = worker_.client().send(request), .table = t, .range = request.range});
+  } else {
+    requests_.push_back(worker_.client().send(request));
   }
 }
 
@@ -131,8 +160,9 @@ Result<void> StepRequests::push_low_rank() {
     if (!table.is_low_rank()) continue;
     server::PushOptions facts = push_facts(table.group);
     facts.weight = total_weight_;
-    const server::Ticket ticket = worker_.client().push_encoded(
-        table.all(), facts, spans_of(room_->messages[t], table.all()));
+    const auto messages = spans_of(room_->messages[t], table.all());
+    const server::Ticket ticket =
+        worker_.client().send({.range = table.all(), .push = facts, .messages = messages});
     asked_.push_back({.ticket = ticket, .table = t, .range = table.all()});
     next_[t] = table.parts;
   }
@@ -170,7 +200,7 @@ Result<void> StepRequests::follow(Asked& asked, Reading& reading) {
   reading.take(completion);
   const Stopwatch watch(worker_.figures.copying);
   return table.coded->follow(worker_.client(), asked.range.first, asked.range.count,
-                             elements_of<float>(table.next), coded_step(table));
+                             elements_of<float>(table.next), push_facts(table.group));
 }
 
 // The answer has no values: the worker has the mean, unless servers have applied another one.
@@ -183,7 +213,8 @@ Result<void> StepRequests::follow_low_rank(Asked& asked, const server::Completio
     return {};
   }
   TALLY_TRY(const server::Completion pulled,
-            worker_.wait(worker_.client().pull(table.all(), pull_facts(), table.next)));
+            worker_.wait(worker_.client().send(
+                {.range = table.all(), .pull = pull_facts(), .values = table.next})));
   reading.take(pulled);
   return table.coded->read_state(worker_.client());
 }
@@ -195,10 +226,11 @@ void StepRequests::apply() {
     const std::span<const float> present = elements_of<float>(table.values);
     const std::span<float> next = elements_of<float>(table.next);
     if (!table.is_low_rank()) {
-      table.coded->apply(asked.range.first, asked.range.count, present, next, coded_step(table));
+      table.coded->apply(asked.range.first, asked.range.count, present, next,
+                         push_facts(table.group));
     } else if (!asked.has_values && total_weight_ > 0) {
       table.coded->apply_mean(elements_of<float>(room_->flat[asked.table]), present, next,
-                              coded_step(table));
+                              push_facts(table.group));
     } else if (!asked.has_values) {
       std::copy(present.begin(), present.end(), next.begin());
     }

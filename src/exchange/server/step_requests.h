@@ -14,15 +14,15 @@ namespace tally::exchange {
 //
 // Tables without a codec: a request has the gradient of some parts, and its answer the new values
 // if the policy pulls with the same request.
-// Most codecs: kRun parts are encoded at a time. In step, the answer has the encoded averages, which
-// the worker applies to its own copy. Otherwise the answer has values.
+// Most codecs: kRun parts are encoded at a time. In step, the answer has the encoded averages,
+// which the worker applies to its own copy. Otherwise the answer has values.
 // powersgd: all workers sum both factors, and each knows the mean gradient before its push. Servers
 // use the factors of the first push; the worker applies the mean to its own copy.
 //
 // Threads: calls must not overlap.
 class StepRequests final {
  public:
-  StepRequests(ServerWorker& worker, GradientRooms& rooms);
+  StepRequests(ServerWorker& worker, GradientRooms& rooms) : worker_(worker), rooms_(rooms) {}
 
   // A new update begins; `room` has its gradient.
   void begin(const policy::StepChoice& choice, GradientRoom& room);
@@ -59,13 +59,12 @@ class StepRequests final {
   };
 
   void push(std::size_t table, std::uint32_t first, std::uint32_t count);
-  void push_coded(std::size_t table, std::uint32_t first, std::uint32_t count);
+  void send(std::size_t table, ServerClient::Request request);
   Result<void> follow(Asked& asked, Reading& reading);
   Result<void> follow_low_rank(Asked& asked, const server::Completion& completion,
                                Reading& reading);
   server::PushOptions push_facts(std::size_t group) const;
   server::PullOptions pull_facts() const;
-  CodedTable::Step coded_step(const ServerTables::Table& table) const;
 
   ServerWorker& worker_;
   GradientRooms& rooms_;

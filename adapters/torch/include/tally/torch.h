@@ -208,9 +208,9 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 //   trainer.apply(samples);
 //
 // With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops run until
-// steps() reaches their end, and meet() brings the ranks together. With backup:B the parameters of a
-// straggler change while it computes, once the other ranks are two updates ahead; its gradient then
-// does not count.
+// steps() reaches their end, and meet() brings the ranks together. With backup:B the parameters of
+// a straggler change while it computes, once the other ranks are two updates ahead; its gradient
+// then does not count.
 //
 // Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a
 // view of its bucket (on the CPU); an update consumes it. Every rank makes the same calls. A
