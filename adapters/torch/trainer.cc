@@ -196,7 +196,8 @@ std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
                                         .by_priority = plan_.schedule == plan::Schedule::kPriority,
                                         .bytes_in_flight = plan_.bytes_in_flight,
                                         .on_event = options_.on_event,
-                                        .seed = options_.seed};
+                                        .seed = options_.seed,
+                                        .beside = !options_.in_place};
   for (const NamedTensor& parameter : tensors_.trained)
     infos_.push_back(info_of(parameter, group_of(parameter, options_.groups)));
   exchange::CodecGroups groups = or_throw(exchange::split_groups(plan_.codec, optimizers_, infos_));

@@ -51,6 +51,7 @@ void add_worker_command(Command& top) {
   command.add("--threads", &o->threads, "", {.least = 1, .most = 1024});
   command.add("--parts", &o->parts, "", {.least = 1, .most = 1024});
   command.add("--bucket", &o->bucket_bytes);
+  command.add("--in-place", &o->in_place);
   command.add("--plan", &o->plan);
   command.action([o] {
     return exit_code_of(
@@ -79,6 +80,8 @@ void add_bench_command(Command& top) {
   command.add("--bucket", &o->bucket, "Size of tally's buckets; 0: the default of the trainer",
               {.value = "SIZE",
                .check = [](const std::string& text) { return problem_of(parse_bytes(text)); }});
+  command.add("--in-place", &o->comparison.workers.in_place,
+              "Let tally update parameters in place");
   command.add("--deadline", &o->deadline_s, "Seconds after which a contender counts as hung",
               {.least = 1, .most = 3600});
   command.add("--python", &o->comparison.workers.python, "Interpreter with torch",

@@ -112,6 +112,9 @@ void add_servers(Command& command, TrainOptions& o) {
   command.add("--replicas", &o.replicas,
               "Copies that servers keep of every part; default: 2, or 1 with one server",
               {.least = 1, .most = 16});
+  command.add("--in-place", &o.in_place,
+              "Update parameters in place: faster for models that exceed the caches, but after an "
+              "error only a checkpoint is whole");
   command.add("--straggle", &o.straggle, "Slow a worker down, to test a plan: \"rank=1,factor=4\"");
   command.add("--delay", &o.delay,
               "Slow all workers down randomly: exponential:20ms, constant:5ms, or exponential:1x "

@@ -35,10 +35,11 @@ Result<Launch> launch_python(const Workers& workers, const std::string& contende
 
 Result<Launch> launch_tally(const Workers& workers) {
   TALLY_TRY(Launch launch, Launch::make("tally", "", workers.ranks));
-  TALLY_TRY(launch.add_tally_ranks(
-      worker_command(workers, launch,
-                     words("--bucket {} --plan {}", workers.bucket_bytes, workers.plan)),
-      thread_variable(workers)));
+  std::vector<std::string> options =
+      words("--bucket {} --plan {}", workers.bucket_bytes, workers.plan);
+  if (workers.in_place) options.emplace_back("--in-place");
+  TALLY_TRY(
+      launch.add_tally_ranks(worker_command(workers, launch, options), thread_variable(workers)));
   return launch;
 }
 

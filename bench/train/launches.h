@@ -27,6 +27,7 @@ struct Workers {
   int ranks = 2;
   int threads = 1;               // each
   std::size_t bucket_bytes = 0;  // of our trainer; 0: its default
+  bool in_place = false;         // of our trainer
   std::string plan = {};         // of our trainer
   std::string python = "/usr/bin/python3";
 };

@@ -61,6 +61,7 @@ Result<void> work(const TorchWorkerOptions& options,
   {
     TrainerOptions trainer;
     trainer.bucket_bytes = options.bucket_bytes;
+    trainer.in_place = options.in_place;
     trainer.plan = options.plan;
     trainer.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
     TALLY_TRY(const std::unique_ptr<TrainLoop> loop,

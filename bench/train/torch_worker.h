@@ -14,6 +14,7 @@ struct TorchWorkerOptions {
   int parts = 1;          // of a plain loop
   int threads = 1;
   std::size_t bucket_bytes = 0;
+  bool in_place = false;
   std::string plan = {};
 };
 

@@ -33,6 +33,7 @@ std::vector<std::string> settings_of(const GroupUpdate::Options& options) {
   lines.push_back("codec " + plan::to_string(options.codec));
   if (options.codec.kind != plan::Codec::kNone)
     lines.push_back(fmt::format("seed of the codec {}", options.seed));
+  if (!options.beside) lines.push_back("in place");
   if (options.by_priority)
     lines.push_back(fmt::format("bytes in flight {}", options.bytes_in_flight));
   lines.insert(lines.end(), options.settings.begin(), options.settings.end());

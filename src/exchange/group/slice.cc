@@ -25,8 +25,8 @@
 namespace tally::exchange {
 namespace {
 
-// A chunk stays in the first-level cache between sum and update.
-constexpr std::size_t kChunk = 4096;
+// The sum, the values and two arrays of state of a chunk fit into the first-level cache.
+constexpr std::size_t kChunk = 1024;
 
 // The intersection of a slice with one entry of its bucket.
 struct Piece {
