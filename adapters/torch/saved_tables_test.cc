@@ -54,7 +54,7 @@ at::Tensor outputs_of(TableNet& net) {
 }
 
 Result<SavedTables> saved_tables(const checkpoint::Reader& reader) {
-  return SavedTables::open(reader, table_of_embedding(""));
+  return SavedTables::open(reader, server::table_of_embedding(""));
 }
 
 class SavedTablesTest : public testing::Test {

@@ -3,22 +3,9 @@
 #include <fmt/format.h>
 
 #include "adapters/torch/tensors.h"
+#include "server/snapshot/saved_tables.h"
 
 namespace tally::adapter {
-namespace {
-
-constexpr std::string_view kTableStart = "embedding ";
-
-}  // namespace
-
-std::string table_of_embedding(const std::string& embedding) {
-  return std::string(kTableStart) + embedding;
-}
-
-std::optional<std::string> embedding_of_table(const std::string& table) {
-  if (!table.starts_with(kTableStart)) return std::nullopt;
-  return table.substr(kTableStart.size());
-}
 
 std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
   // libtorch cannot return the module itself if it is a local variable.
@@ -33,7 +20,7 @@ std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
 ServerEmbeddings::ServerEmbeddings(torch::nn::Module& module) {
   for (auto& [name, embedding] : embeddings_of(module)) {
     auto rows = std::make_unique<Rows>();
-    rows->name = table_of_embedding(name);
+    rows->name = server::table_of_embedding(name);
     embedding->attach(rows.get());
     embeddings_.push_back(std::move(embedding));
     rows_.push_back(std::move(rows));
@@ -73,7 +60,7 @@ void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span
 void ServerEmbeddings::assign(const std::string& embedding, std::span<const std::uint64_t> keys,
                               std::span<const float> rows) {
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i]->name != table_of_embedding(embedding)) continue;
+    if (rows_[i]->name != server::table_of_embedding(embedding)) continue;
     const auto dimension = static_cast<std::size_t>(embeddings_[i]->options().dimension);
     if (rows.size() != keys.size() * dimension)
       refuse(ErrorCode::kInvalid, fmt::format("{} values for {} rows of {}, which have {} values",

@@ -19,11 +19,6 @@ struct NamedEmbedding {
 };
 std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module);
 
-// The table on servers of the embedding with this name, and the way back; none for the name of
-// another table.
-std::string table_of_embedding(const std::string& embedding);
-std::optional<std::string> embedding_of_table(const std::string& table);
-
 // The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
 // name of its module. From construction on the embeddings have no parameter; after destruction they
 // have a fresh one. Throws Failure.

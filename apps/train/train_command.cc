@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/torch/server_embeddings.h"
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
@@ -69,7 +68,7 @@ Result<void> check_rows(const checkpoint::Reader& reader, const recipes::Recipe&
   auto fits = server::check_home_of_rows(reader, tables, has_servers);
   if (fits && has_servers && !tables.empty() &&
       prepared.servers.kind != ServerChoice::Kind::kElsewhere)
-    if (const auto opened = server::SavedTables::open(reader, adapter::table_of_embedding(""));
+    if (const auto opened = server::SavedTables::open(reader, server::table_of_embedding(""));
         !opened)
       fits = opened.error();
   if (!fits) fits.error().message.insert(0, "--resume: ");

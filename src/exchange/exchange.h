@@ -42,8 +42,9 @@ class CheckpointState;
 class Meetings;
 struct Statistics;
 
-// One way in which ranks update the parameters of a model together. The plan decides which one: among the ranks of a group (GroupExchange), or on parameter servers
-// (ServerExchange). A trainer needs only this interface:
+// One way in which ranks update the parameters of a model together. The plan decides which one:
+// among the ranks of a group (GroupExchange), or on parameter servers (ServerExchange). A trainer
+// needs only this interface:
 //
 //   begin -> (gradients) -> announce -> ready ... ready -> complete        one update
 //

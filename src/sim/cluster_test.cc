@@ -365,7 +365,7 @@ TEST(Cluster, CallbacksMayStartOperationsAndWaitForOtherCommunicators) {
   for (const Rank rank : {0, 1}) EXPECT_TRUE(outcome[rank].has_value()) << rank;
 }
 
-// Rank 1 sends after 5 ms; rank 0 sleeps and polls, or only polls, which takes virtual time as well.
+// Rank 1 sends after 5 ms; rank 0 sleeps and polls, or only polls, which takes virtual time, too.
 TEST(Cluster, AStartedReceiveCanBePolled) {
   for (const Duration nap : {1ms, 0ms}) {
     Cluster cluster({.ranks = 2});

@@ -1,5 +1,5 @@
-// A worker's description of a table, and a snapshot's list of files and descriptions of pieces: they
-// are refused, or valid and written as they were read.
+// A worker's description of a table, and a snapshot's list of files and descriptions of pieces:
+// both are refused, or valid and written as they were read.
 #include <span>
 #include <string_view>
 

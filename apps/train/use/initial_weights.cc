@@ -160,7 +160,7 @@ Result<InitialWeights> load_initial_weights(const fs::path& from, torch::nn::Mod
   }
   TALLY_TRY(std::shared_ptr<checkpoint::Reader> reader, checkpoint::Reader::open(source));
   TALLY_TRY(reader->verify());
-  TALLY_TRY(SavedTables opened, SavedTables::open(*reader, adapter::table_of_embedding("")));
+  TALLY_TRY(SavedTables opened, SavedTables::open(*reader, server::table_of_embedding("")));
   const auto tables = std::make_shared<const SavedTables>(std::move(opened));
   const std::vector<NamedEmbedding> embeddings = keyed_embeddings(module, *tables, home);
   LoadReport report;

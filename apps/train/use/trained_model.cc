@@ -33,7 +33,7 @@ Result<std::unique_ptr<recipes::Recipe>> recipe_of(const ModelState& state) {
 // Reads the sparse tables whose rows are in a snapshot of servers, for the model to use.
 Result<void> load_rows(const checkpoint::Reader& reader, TrainedModel& trained) {
   TALLY_TRY(const server::SavedTables tables,
-            server::SavedTables::open(reader, adapter::table_of_embedding("")));
+            server::SavedTables::open(reader, server::table_of_embedding("")));
   for (const auto& [name, embedding] : adapter::embeddings_of(*trained.model)) {
     const server::SavedTables::Table* const table = tables.find(name);
     if (table == nullptr) continue;

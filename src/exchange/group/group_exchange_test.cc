@@ -64,8 +64,10 @@ TEST_P(GroupExchangeOf, ReformedOnFewerRanksContinuesTheModel) {
   const auto options = encoded_model("none", *parse_optimizer(GetParam()));
   constexpr int kBefore = 3;
   constexpr int kSteps = 6;
-  for (const auto& [network, ranks] :
+  for (const std::pair<Network, int> setting :
        {std::pair{Network::kInProcess, 3}, std::pair{Network::kTwoHosts, 4}}) {
+    const Network network = setting.first;
+    const int ranks = setting.second;
     const Rank last = ranks - 1;
     Course course{.steps = kSteps};
     course.samples = [last](Rank rank, int step) {

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernel/array/norm.h"
+#include "kernel/array/weighted_sum.h"
 #include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
 #include "optimizer/update_rule.h"

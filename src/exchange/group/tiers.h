@@ -6,9 +6,9 @@
 
 namespace tally::exchange {
 
-// The distribution of a job's ranks over hosts whose ranks share memory. A lane carries its number's
-// part of every bucket. If hosts have unequal numbers of ranks, or share no memory, every rank
-// counts as a host of its own, so that every rank has a lane.
+// The distribution of a job's ranks over hosts whose ranks share memory. A lane carries its
+// number's part of every bucket. If hosts have unequal numbers of ranks, or share no memory, every
+// rank counts as a host of its own, so that every rank has a lane.
 struct Tiers : collective::Topology {
   // Two communicators of this lane, for operations that do not wait for each other; null on a
   // single host.

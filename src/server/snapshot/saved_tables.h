@@ -13,6 +13,11 @@
 
 namespace tally::server {
 
+// The name of the table with the rows of an embedding.
+inline std::string table_of_embedding(const std::string& embedding) {
+  return "embedding " + embedding;
+}
+
 // Sparse tables of a trained model that are stored by key: in the snapshot that a checkpoint of
 // home=server names, or in a safetensors file as NAME.keys, int64 [rows], and NAME.weight, float32
 // [rows, dimension]. Errors name the file and the remedy. Threads: calls must not overlap.
