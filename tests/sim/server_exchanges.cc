@@ -231,16 +231,15 @@ class SimServerExchanges : public testing::TestWithParam<ServerExchangeCase> {
 };
 
 TEST_P(SimServerExchanges, SurvivorsEndWithOneModel) {
-  for (const int workers : {2, 3, 5})
-    for (std::uint64_t seed = 0; seed < 10; ++seed)
+  for (const int workers : {2, 5})
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
       check({.plan = GetParam(), .workers = workers, .seed = seed});
   EXPECT_GT(lost_workers_, 0);
   EXPECT_GT(lost_servers_, 0);
 }
 
 TEST_P(SimServerExchanges, SixteenWorkersEndWithOneModel) {
-  for (const std::uint64_t seed : {1U, 2U})
-    check({.plan = GetParam(), .workers = 16, .seed = seed});
+  check({.plan = GetParam(), .workers = 16, .seed = 1});
 }
 
 // A single server has the only copy.
