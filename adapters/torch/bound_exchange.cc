@@ -193,9 +193,14 @@ void BoundExchange::end_update() {
 
 exchange::StepTotals BoundExchange::complete(const exchange::StepContribution& contribution) {
   gather();
-  const exchange::StepTotals totals = or_throw(exchange_->complete(contribution));
+  auto totals = exchange_->complete(contribution);
+  // The exchange may have freed the memory of gradients that lay in it.
+  for (Bound& bound : bound_)
+    if (bound.parameter.grad().defined() && bound.parameter.grad().is_alias_of(bound.gradient))
+      bound.parameter.mutable_grad() = at::Tensor();
+  const exchange::StepTotals made = or_throw(std::move(totals));
   end_update();
-  return totals;
+  return made;
 }
 
 void BoundExchange::forget_gradients() {

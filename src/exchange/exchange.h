@@ -74,7 +74,7 @@ class Exchange {
   // Waits for all parameters.
   virtual Result<void> settle() = 0;
   // This rank has no more data, except for `rest`: takes part in updates until all ranks have
-  // called drain().
+  // called drain(). An exchange may drop `rest` (backup:B, subset:K).
   virtual Result<void> drain(const StepContribution& rest) = 0;
   // The job has other members: continues from the last committed version on `replicas`, which must
   // outlive the exchange. Called by all ranks of `replicas`.
@@ -85,8 +85,8 @@ class Exchange {
 
   // The type of a parameter's values and gradients in this exchange.
   virtual DataType type(std::size_t parameter) const = 0;
-  // The present version of the values. complete(), begin(), settle(), drain(), meet() and restore()
-  // may move them to other memory; so may ready() of the first update.
+  // The present version of the values. Every call but ready() may move them to other memory;
+  // reform() always does.
   virtual std::span<std::byte> values(std::size_t parameter) const = 0;
   // Where this rank writes its gradient, between begin() and complete(). It moves like the values.
   virtual std::span<std::byte> gradient(std::size_t parameter) = 0;

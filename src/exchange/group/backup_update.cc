@@ -196,7 +196,11 @@ Result<std::optional<std::vector<double>>> BackupUpdate::decision() {
 Result<bool> BackupUpdate::serve_once() {
   const auto words = decision();
   Result<void> outcome;
-  if (words && *words) outcome = take_part(**words);
+  if (words && *words) {
+    outcome = take_part(**words);
+    const MutexLock lock(mutex_);
+    is_taking_part_ = false;
+  }
   if (!words) outcome = words.error();
   if (!outcome) {
     if (fail(outcome.error())) {
@@ -231,8 +235,10 @@ Result<void> BackupUpdate::take_part(const std::vector<double>& words) {
   Offer own;
   {
     const MutexLock lock(mutex_);
+    if (failure_) return *failure_;
     if (counted && !(offer_ && offer_->version == version_))
       return make_error(ErrorCode::kCorrupt, 0, "rank 0 counts a gradient that was not offered");
+    is_taking_part_ = true;
     if (counted) own = *offer_;
   }
   UpdateTotals totals;
@@ -275,11 +281,14 @@ Result<BackupUpdate::Taken> BackupUpdate::wait_until(Deadline by, const Done& do
       const MutexLock lock(mutex_);
       while (!done() && !failure_) {
         const Duration left = by.remaining(update_.now());
-        if (left == Duration::zero())
-          return make_error(ErrorCode::kTimeout,
-                            "too few gradients of other ranks arrived in time");
-        if (options_.pause) break;
-        changed_.wait_for(mutex_, std::min<Duration>(left, std::chrono::hours(1)));
+        // An update under way may read the offered gradients: it ends first. Afterwards no update
+        // may read them, because the caller gets its memory back.
+        if (left == Duration::zero() && !is_taking_part_)
+          failure_ =
+              make_error(ErrorCode::kTimeout, "too few gradients of other ranks arrived in time");
+        if (failure_ || options_.pause) break;
+        changed_.wait_for(mutex_, std::clamp<Duration>(left, std::chrono::milliseconds(1),
+                                                       std::chrono::hours(1)));
       }
       if (done()) return taken();
       if (failure_) return *failure_;

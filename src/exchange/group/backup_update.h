@@ -115,6 +115,7 @@ class BackupUpdate final : public Background {
   std::optional<std::uint64_t> counted_at_ TALLY_GUARDED_BY(mutex_);  // last version counted
   UpdateTotals totals_ TALLY_GUARDED_BY(mutex_);
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);
+  bool is_taking_part_ TALLY_GUARDED_BY(mutex_) = false;  // in an update
   bool stopping_ TALLY_GUARDED_BY(mutex_) = false;
   int listening_ TALLY_GUARDED_BY(mutex_) = 0;  // callbacks that are about to call listen()
 };

@@ -9,7 +9,7 @@ namespace tally::exchange {
 
 // The gradients of one bucket on one host:
 //
-//   zero -> add (a parameter's gradient) ... -> close -> complete on all ranks -> sum -> zero
+//   add (a parameter's gradient) ... -> zero_missing -> close -> is_complete -> sum -> clear
 //
 // Each rank adds its own gradients, which lie in its part of the ModelMemory. Sums are weighted,
 // and made in the order of ranks. Threads: calls must not overlap; other ranks have objects of
@@ -29,10 +29,10 @@ class BucketAccumulator final {
   // gradients to zero that were not added.
   void zero_missing();
   void close(std::uint64_t step) const;
-  bool is_complete(std::uint64_t step) const;  // closed on all ranks
+  bool is_complete(std::uint64_t step) const;  // closed on all ranks of the host
   void clear();
 
-  // Valid once the bucket is complete on all ranks.
+  // Valid once is_complete().
   double samples() const;
   // A function that writes the weighted sum of a part of the bucket, divided by `divisor`. T is
   // double for float64 buckets, otherwise float.

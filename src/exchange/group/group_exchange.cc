@@ -194,7 +194,8 @@ Result<StepTotals> GroupExchange::complete(const StepContribution& contribution)
   return backup_ ? offer(contribution) : complete_together(contribution, false, nullptr);
 }
 
-// The first update includes the gradients of an unfinished accumulation.
+// Without backups the first update includes the gradients of an unfinished accumulation, if this
+// rank takes part in it. With backups they are dropped.
 Result<void> GroupExchange::drain(const StepContribution& rest) {
   if (backup_) {
     TALLY_TRY(const BackupUpdate::Taken taken, backup_->drain(after(kOfferTimeout)));

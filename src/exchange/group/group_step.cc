@@ -67,11 +67,9 @@ Result<void> GroupUpdate::advance(bool totals_known) {
     if (!totals_known && !gradients.is_full()) break;
     if (!gradients.is_complete(step_)) break;
     if (!totals_known && gradients.samples() == 0) break;
-    // A gradient of a rank without samples does not count as used. All hosts must agree on that, so
+    // A gradient of a rank without samples does not count as used. All ranks must agree on that, so
     // leave such buckets to complete().
-    if (!totals_known && across_ == Across::kAverages &&
-        memory_->flags(tiers_.local).samples() == 0)
-      break;
+    if (!totals_known && memory_->flags(tiers_.local).samples() == 0) break;
     work_on(next_, totals_known);
   }
   if (pipeline_) pipeline_->advance();

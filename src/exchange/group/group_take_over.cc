@@ -26,6 +26,12 @@ struct StateOfParameter {
 // still in the other generation. Otherwise an update counts if any rank has committed it.
 Result<void> GroupUpdate::agree_on_version(Communicator& world) {
   (void)settle();
+  // In place, the step that was under way may have changed values on any rank.
+  std::int32_t torn = memory_->generations() == 1 && begun_ ? 1 : 0;
+  TALLY_TRY(world.allreduce(std::span(&torn, 1), ReduceOp::kMax));
+  if (torn != 0)
+    return make_error(ErrorCode::kInvalid,
+                      "a step that updated in place has failed: continue from a checkpoint");
   auto version = static_cast<std::int64_t>(updates_);
   TALLY_TRY(
       world.allreduce(std::span(&version, 1), can_be_late_ ? ReduceOp::kMin : ReduceOp::kMax));

@@ -41,8 +41,9 @@ struct UpdateTimes {
 // One model on all ranks, which update it together. Every rank sums its slice of each bucket,
 // applies the optimizer to it and keeps the optimizer state for it. On one host a rank reads the
 // neighbours' gradients and writes the parameters, which exist once per host; nothing is sent.
-// Across hosts, the sums and new values of a slice travel over its lane. The result has the same
-// bits as on one rank that sums and updates everything.
+// Across hosts, the sums and new values of a slice travel over its lane. On one host the result has
+// the same bits as on one rank that sums and updates everything; across hosts all ranks have the
+// same bits, but sums are rounded in another order.
 //
 // With a codec, each host encodes the mean of its gradients for the lane, and the mean of all hosts
 // is encoded for the way back. Every host then has the same average, applies the optimizer to all
@@ -149,8 +150,8 @@ class GroupUpdate final {
   // Whether values may still be in flight after complete().
   bool is_late() const { return late_.left > 0; }
   bool is_late(std::size_t parameter) const;
-  // Waits until one parameter, or all of them, have the values of the last update. All further
-  // steps return the same error.
+  // Waits until one parameter, or all of them, have the values of the last update. If they cannot
+  // arrive, the version before it is the present one again, and all further calls return the error.
   Result<void> await(std::size_t parameter);
   Result<void> settle();
 
@@ -166,10 +167,10 @@ class GroupUpdate final {
   // Called by all ranks.
   Result<void> make_state();
   // Continues the model of `from`, whose communicator has lost ranks, on this object's: values,
-  // optimizer state, codec state and counts. The update that was under way counts if it was
-  // committed on any rank of this communicator, and is discarded otherwise. Call before the first
-  // step, after `reorder` with the order of `from`. Called by all ranks. kPeerLost if a lost host
-  // had optimizer state that no other host has.
+  // optimizer state, codec state and counts. The update that was under way counts if any rank of
+  // this communicator has committed it; a late one only if all ranks have all its values. Call
+  // before the first step, after `reorder` with the order of `from`. Called by all ranks. kPeerLost
+  // if a lost host had optimizer state that no other host has.
   Result<void> take_over(GroupUpdate& from, Deadline by);
   // By parameter: the number of its updates.
   std::vector<std::uint64_t>& steps() { return steps_; }
