@@ -15,7 +15,7 @@
 
 namespace tally::exchange {
 
-// What a rank does in the coming update.
+// The part of a rank in the coming update.
 struct StepChoice {
   bool computes = true;       // false: it must not compute a gradient (subset:K)
   std::uint64_t version = 0;  // of the values that it computes at
