@@ -12,19 +12,6 @@
 namespace tally::adapter {
 namespace {
 
-at::ScalarType scalar_type_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat64:
-      return at::kDouble;
-    case DataType::kFloat16:
-      return at::kHalf;
-    case DataType::kBFloat16:
-      return at::kBFloat16;
-    default:
-      return at::kFloat;
-  }
-}
-
 at::Tensor tensor_over(std::span<std::byte> memory, DataType type, const at::Tensor& like) {
   return at::from_blob(memory.data(), like.sizes(),
                        at::TensorOptions().dtype(scalar_type_of(type)).device(at::kCPU));

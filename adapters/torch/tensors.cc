@@ -36,6 +36,28 @@ DataType data_type_of(const at::Tensor& tensor, const std::string& name) {
   }
 }
 
+at::ScalarType scalar_type_of(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return at::kFloat;
+    case DataType::kFloat64:
+      return at::kDouble;
+    case DataType::kFloat16:
+      return at::kHalf;
+    case DataType::kBFloat16:
+      return at::kBFloat16;
+    case DataType::kInt8:
+      return at::kChar;
+    case DataType::kUInt8:
+      return at::kByte;
+    case DataType::kInt32:
+      return at::kInt;
+    case DataType::kInt64:
+      return at::kLong;
+  }
+  refuse(ErrorCode::kInvalid, "unknown type of a tensor");
+}
+
 std::vector<std::int64_t> shape_of(const at::Tensor& tensor) {
   return {tensor.sizes().begin(), tensor.sizes().end()};
 }

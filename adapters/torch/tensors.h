@@ -16,6 +16,7 @@ using tally::or_throw;
 
 // Failure kInvalid, with the tensor's name, for types that Tally does not support.
 DataType data_type_of(const at::Tensor& tensor, const std::string& name);
+at::ScalarType scalar_type_of(DataType type);
 
 std::vector<std::int64_t> shape_of(const at::Tensor& tensor);
 

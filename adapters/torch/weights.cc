@@ -11,6 +11,7 @@
 namespace tally {
 
 using adapter::or_throw;
+using adapter::scalar_type_of;
 using checkpoint::TensorInfo;
 
 namespace {
@@ -33,28 +34,6 @@ std::vector<ModuleTensor> tensors_with_names(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters()) add(item.key(), item.value());
   for (const auto& item : module.named_buffers()) add(item.key(), item.value());
   return tensors;
-}
-
-at::ScalarType scalar_type_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return at::kFloat;
-    case DataType::kFloat64:
-      return at::kDouble;
-    case DataType::kFloat16:
-      return at::kHalf;
-    case DataType::kBFloat16:
-      return at::kBFloat16;
-    case DataType::kInt8:
-      return at::kChar;
-    case DataType::kUInt8:
-      return at::kByte;
-    case DataType::kInt32:
-      return at::kInt;
-    case DataType::kInt64:
-      return at::kLong;
-  }
-  adapter::refuse(ErrorCode::kInvalid, "unknown type of a tensor");
 }
 
 // Empty if `info` can be loaded into the tensor; else the difference.
