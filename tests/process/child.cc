@@ -221,7 +221,10 @@ std::optional<int> Child::wait_status(milliseconds wait) {
   const std::int64_t end = now_ms() + wait.count();
   while (!status_) {
     int status = 0;
-    if (waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      status_ = status;
+      pump(milliseconds(0));  // what it wrote before its end
+    }
     if (status_ || now_ms() >= end) break;
     if (!pump(milliseconds(10))) std::this_thread::sleep_for(milliseconds(10));
   }
