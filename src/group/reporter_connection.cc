@@ -50,9 +50,9 @@ void ReporterConnection::listen(TimePoint now, std::vector<ControlMessage>& into
   if (!current_) return;
   auto messages = group::advance(*current_);
   if (!messages.has_value()) {
-    current_.reset();
-    retiring_.reset();
-    silent_ = false;
+    // A coordinator that is short of time may refuse a second connection, and answer on the first.
+    current_ = std::move(retiring_);
+    silent_ = current_ != nullptr;
     return gone(now);
   }
   for (ControlMessage& message : *messages) {
