@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/part_counts.h"
+
 namespace tally {
 namespace {
 
@@ -24,7 +26,14 @@ std::string describe(Operation operation, std::uint64_t count, DataType type, Re
                      Algorithm algorithm, Rank root) {
   std::string text(to_string(operation));
   if (reduces(operation)) text += fmt::format(" {}", to_string(op));
-  if (operation != Operation::kBarrier) text += fmt::format(" of {} {}", count, to_string(type));
+  if (const auto parts = unpack_counts(count)) {
+    if (parts->sum) text += fmt::format(" of {} {}", *parts->sum, to_string(type));
+    if (!parts->sum) text += fmt::format(" of {}", to_string(type));
+    text += " in parts by rank";
+    if (count != kCountsByRank) text += fmt::format(" (counts {:06x})", parts->hash);
+  } else if (operation != Operation::kBarrier) {
+    text += fmt::format(" of {} {}", count, to_string(type));
+  }
   const bool to_root = operation == Operation::kReduce || operation == Operation::kGather ||
                        operation == Operation::kSend;
   if (has_root(operation)) text += fmt::format(" {} rank {}", to_root ? "to" : "from", root);
@@ -50,7 +59,7 @@ std::uint64_t Recorder::begin(std::uint32_t sequence, const Request& request, Al
   Entry& entry = entries_[index % kCapacity];
   entry.sequence.store(sequence, std::memory_order_relaxed);
   entry.what.store(pack(request, algorithm), std::memory_order_relaxed);
-  entry.count.store(request.count, std::memory_order_relaxed);
+  entry.count.store(count_of(request), std::memory_order_relaxed);
   entry.started.store(now.count(), std::memory_order_relaxed);
   entry.stage.store(Stage::kRunning, std::memory_order_relaxed);
   if (!is_point(request.operation)) next_collective_.store(sequence + 1, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/errors.h"
+#include "base/part_counts.h"
 
 namespace tally::collective {
 namespace {
@@ -108,7 +109,8 @@ Result<void> check(const Request& request, Rank rank, int ranks) {
 }
 
 wire::Signature signature_of(const Request& request, Algorithm algorithm) {
-  wire::Signature signature{.count = request.count,
+  // The counts of each pair of kAllToAll are checked by the size of its message.
+  wire::Signature signature{.count = count_of(request),
                             .operation = static_cast<std::uint8_t>(request.operation),
                             .type = static_cast<std::uint8_t>(request.type),
                             .algorithm = static_cast<std::uint8_t>(algorithm)};
@@ -118,13 +120,6 @@ wire::Signature signature_of(const Request& request, Algorithm algorithm) {
   if (is_point(request)) {
     signature.operation = static_cast<std::uint8_t>(Operation::kSend);
     signature.root = 0;
-  }
-  if (request.operation == Operation::kAllToAll && !request.counts.empty()) {
-    signature.count = 0;  // each pair has its own counts, checked by the size of its message
-  } else if (!request.counts.empty()) {
-    std::uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a over the counts
-    for (const std::size_t count : request.counts) hash = (hash ^ count) * 0x100000001B3ULL;
-    signature.count = hash;
   }
   return signature;
 }

@@ -9,7 +9,7 @@
 
 namespace tally::wire {
 
-inline constexpr std::uint16_t kProtocolVersion = 4;
+inline constexpr std::uint16_t kProtocolVersion = 5;
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{256} << 10;
 
 enum class FrameKind : std::uint8_t {
@@ -25,7 +25,7 @@ enum class FrameKind : std::uint8_t {
 // The operation that a rank takes part in. Ranks with different signatures called different
 // operations.
 struct Signature {
-  std::uint64_t count = 0;  // elements; for unequal parts a hash of all their sizes
+  std::uint64_t count = 0;  // elements; for unequal parts as base/part_counts.h
   std::uint8_t operation = 0;
   std::uint8_t type = 0;
   std::uint8_t reduce_op = 0;
