@@ -32,13 +32,13 @@ function(tally_module name)
      name MATCHES "^(kernel|optimizer|wire|plan|data|policy|codec)$")
     set(tests "")
   endif()
-  if(tests)
-    tally_test(${name}_test LABEL unit SOURCES ${tests} LIBRARIES tally_${name})
-  endif()
   # Without optimisation, the tests of these modules would compute for minutes under sanitizers.
-  if(TALLY_SANITIZE AND TARGET ${name}_test AND
-     name MATCHES "^(kernel|codec|policy|optimizer|net|collective|exchange|train)$")
-    target_compile_options(${name}_test PRIVATE -O1)
+  set(optimise "")
+  if(name MATCHES "^(kernel|codec|policy|optimizer|net|collective|exchange|train)$")
+    set(optimise OPTIMISE)
+  endif()
+  if(tests)
+    tally_test(${name}_test LABEL unit SOURCES ${tests} LIBRARIES tally_${name} ${optimise})
   endif()
   if(benches AND TALLY_BUILD_BENCH AND NOT TALLY_SANITIZE)
     find_package(benchmark QUIET)
@@ -50,15 +50,16 @@ function(tally_module name)
   endif()
 endfunction()
 
-# tally_test(NAME LABEL label SOURCES file... LIBRARIES target... [TIMEOUT seconds])
+# tally_test(NAME LABEL label SOURCES file... LIBRARIES target... [TIMEOUT seconds] [OPTIMISE])
 # Each test suite of the program is one ctest entry (DiscoverSuites.cmake). TIMEOUT is for a suite.
+# OPTIMISE compiles the tests themselves with optimisation under sanitizers, too.
 # tools/run_ctest.sh reports skipped tests, which ctest cannot see inside a suite. Without
 # TALLY_BUILD_TESTS no program is defined.
 function(tally_test name)
   if(NOT TALLY_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "OPTIMISE" "LABEL;TIMEOUT" "SOURCES;LIBRARIES" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 1800)
   endif()
@@ -67,10 +68,10 @@ function(tally_test name)
     ${ARG_LIBRARIES} tally_options GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   # The code under test is optimised; to optimise its tests as well would only take time to compile.
-  if(TALLY_SANITIZE)
-    target_compile_options(${name} PRIVATE -O0)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" OR (TALLY_SANITIZE AND ARG_OPTIMISE))
     target_compile_options(${name} PRIVATE -O1)
+  elseif(TALLY_SANITIZE)
+    tally_unoptimised_test(${name})
   endif()
   if(TALLY_FUZZ)
     target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
@@ -87,6 +88,28 @@ function(tally_test name)
     "  set_tests_properties(${name}.NOT_BUILT PROPERTIES LABELS ${ARG_LABEL})\nendif()\n")
   set_property(DIRECTORY APPEND PROPERTY
     TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}_include.cmake)
+endfunction()
+
+# All tests that sanitizers take without optimisation share one precompiled header: GoogleTest and
+# fmt take more than a second to parse. In release builds clang-tidy could not read it.
+function(tally_unoptimised_test target)
+  if(NOT TARGET tally_test_pch)
+    file(WRITE ${PROJECT_BINARY_DIR}/tally_test_pch.cc "\n")
+    add_library(tally_test_pch OBJECT ${PROJECT_BINARY_DIR}/tally_test_pch.cc)
+    target_link_libraries(tally_test_pch PRIVATE
+      tally_options fmt::fmt GTest::gmock Threads::Threads)
+    target_precompile_headers(tally_test_pch PRIVATE
+      <fmt/format.h> <gmock/gmock.h> <algorithm> <chrono> <filesystem> <fstream> <functional> <map>
+      <span> <thread>)
+    # Programs are compiled with -fPIE, which the header must match.
+    set_target_properties(tally_test_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(tally_test_pch PRIVATE -fPIE -O0)
+    if(TALLY_FUZZ)
+      target_compile_options(tally_test_pch PRIVATE -fno-sanitize=fuzzer-no-link)
+    endif()
+  endif()
+  target_compile_options(${target} PRIVATE -O0)
+  target_precompile_headers(${target} REUSE_FROM tally_test_pch)
 endfunction()
 
 # Defines a target for include/tally. Every build compiles each of its headers on its own.
