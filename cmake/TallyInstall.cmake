@@ -40,7 +40,7 @@ add_library(Tally::tally ALIAS tally_library)
 if(TARGET tally_torch)
   # libtorch itself is not installed: the user's program finds its own, of the same version.
   add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
-    "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation)\\.cc\\.>")
+    "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation|shard_course)\\.cc\\.>")
   set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
     LINKER_LANGUAGE CXX)
   target_include_directories(tally_torch_library PUBLIC

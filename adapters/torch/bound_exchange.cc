@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include "base/log.h"
 #include "base/stopwatch.h"
@@ -12,16 +13,17 @@
 namespace tally::adapter {
 namespace {
 
-at::Tensor tensor_over(std::span<std::byte> memory, DataType type, const at::Tensor& like) {
-  return at::from_blob(memory.data(), like.sizes(),
-                       at::TensorOptions().dtype(scalar_type_of(type)).device(at::kCPU));
-}
-
 // Moves the storage of the tensor, and so all views of it, to other memory.
 void move_to(const at::Tensor& tensor, std::span<std::byte> memory) {
   if (tensor.data_ptr() != memory.data())
     tensor.storage().set_data_ptr(at::DataPtr(memory.data(), at::Device(at::kCPU)));
 }
+
+// A type of its own, by which is_hooked() finds the hook.
+class GradientHook final : public torch::autograd::utils::LambdaPostHook {
+ public:
+  using LambdaPostHook::LambdaPostHook;
+};
 
 // Backward runs in one thread per device, and hooks must not overlap.
 void check_one_device(const std::vector<NamedTensor>& parameters) {
@@ -35,11 +37,21 @@ void check_one_device(const std::vector<NamedTensor>& parameters) {
 
 }  // namespace
 
-std::function<void(std::size_t parameter, const exchange::RealSpan& values)> initial_values(
-    std::vector<NamedTensor> parameters) {
-  return [parameters = std::move(parameters)](std::size_t p, const exchange::RealSpan& values) {
+bool is_hooked(const at::Tensor& parameter) {
+  if (!parameter.defined() || !parameter.requires_grad() || !parameter.is_leaf()) return false;
+  const auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
+  const auto& hooks = accumulator->post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+    return dynamic_cast<const GradientHook*>(hook.get()) != nullptr;
+  });
+}
+
+std::function<void(std::size_t parameter, DataType type, std::span<std::byte> values)>
+initial_values(std::vector<NamedTensor> parameters) {
+  return [parameters = std::move(parameters)](std::size_t p, DataType type,
+                                              std::span<std::byte> values) {
     const at::Tensor& parameter = parameters[p].tensor;
-    copy_into(tensor_over(values.bytes, values.type, parameter), parameter.detach());
+    copy_into(tensor_over(values, scalar_type_of(type), parameter), parameter.detach());
   };
 }
 
@@ -49,25 +61,40 @@ BoundExchange::BoundExchange(std::unique_ptr<exchange::Exchange> exchange,
   check_one_device(parameters);
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     at::Tensor parameter = parameters[p].tensor;
-    const DataType type = exchange_->type(p);
-    Bound bound{
-        .parameter = parameter,
-        .name = parameters[p].name,
-        .is_view = parameter.device().is_cpu() && parameter.scalar_type() == scalar_type_of(type),
-        .values = tensor_over(exchange_->values(p), type, parameter),
-        .gradient = tensor_over({}, type, parameter)};
+    const at::ScalarType type = scalar_type_of(exchange_->type(p));
+    Bound bound{.parameter = parameter,
+                .placed = {},
+                .name = parameters[p].name,
+                .is_view = parameter.device().is_cpu() && parameter.scalar_type() == type,
+                .values = tensor_over(exchange_->values(p), type, parameter),
+                .gradient = tensor_over({}, type, parameter)};
     if (bound.is_view) parameter.set_data(bound.values);
+    bound.placed = parameter.detach();
     bound_.push_back(std::move(bound));
   }
   publish_values();
-  hooks_ = std::make_unique<GradientHooks>(parameters, [this](std::size_t p) { arrived(p); });
+  install_hooks();
   // The exchange keeps an error, and its next call returns it.
   if (exchange::Background* const background = exchange_->background())
     background_ = std::jthread([background] { (void)background->serve(); });
 }
 
+// Backward calls arrived(p) in its own thread whenever it has accumulated a gradient into parameter
+// p. An exception ends it.
+void BoundExchange::install_hooks() {
+  using torch::autograd::variable_list;
+  for (std::size_t p = 0; p < bound_.size(); ++p) {
+    bound_[p].accumulator = torch::autograd::impl::grad_accumulator(bound_[p].parameter);
+    bound_[p].hook = bound_[p].accumulator->add_post_hook(std::make_unique<GradientHook>(
+        [this, p](const variable_list& outputs, const variable_list&) {
+          arrived(p);
+          return outputs;
+        }));
+  }
+}
+
 BoundExchange::~BoundExchange() {
-  hooks_.reset();
+  for (const Bound& bound : bound_) bound.accumulator->del_post_hook(bound.hook);
   if (exchange::Background* const background = exchange_->background()) background->stop();
   background_ = {};
   // Parameters keep the newest values that have arrived.
@@ -199,13 +226,22 @@ void BoundExchange::settle() {
   follow_values();
 }
 
+void BoundExchange::check_memory() const {
+  for (const Bound& bound : bound_)
+    if (!bound.parameter.is_alias_of(bound.placed))
+      refuse(ErrorCode::kInvalid,
+             fmt::format("{} no longer lies where the trainer placed it: torch::load(), to() or "
+                         "set_data() has replaced its memory; load values before the trainer "
+                         "is made, or restore() a checkpoint",
+                         bound.name));
+}
+
 std::unique_ptr<FirstUse> BoundExchange::await_use() {
   if (!exchange_->is_late()) return nullptr;
-  std::vector<std::span<const std::byte>> memory;
-  for (std::size_t p = 0; p < bound_.size(); ++p) memory.emplace_back(exchange_->values(p));
-  return std::make_unique<FirstUse>(
-      // The exchange keeps an error, and the next step throws it.
-      memory, [this](std::size_t p) { static_cast<void>(exchange_->await(p)); });
+  std::vector<at::Tensor> values;
+  for (const Bound& bound : bound_) values.push_back(bound.values);
+  // The exchange keeps an error, and the next step throws it.
+  return std::make_unique<FirstUse>(values, [this](std::size_t p) { (void)exchange_->await(p); });
 }
 
 void BoundExchange::drain(const exchange::StepContribution& rest) {
@@ -215,11 +251,13 @@ void BoundExchange::drain(const exchange::StepContribution& rest) {
 }
 
 std::vector<double> BoundExchange::sum(std::vector<double> values) {
+  settle();
   or_throw(exchange_->meetings().sum(values));
   return values;
 }
 
 std::vector<double> BoundExchange::meet(std::vector<double> values) {
+  settle();
   or_throw(exchange_->meetings().meet(values));
   begun_ = false;
   publish_values();
@@ -239,20 +277,21 @@ void BoundExchange::broadcast(const std::vector<NamedTensor>& tensors) {
   std::span<std::byte> rest = bytes;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::size_t count = copies[i].nbytes();
-    copy_into(tensors[i].tensor.detach(), view_of(rest.first(count), copies[i]));
+    copy_into(tensors[i].tensor.detach(),
+              tensor_over(rest.first(count), copies[i].scalar_type(), copies[i]));
     rest = rest.subspan(count);
   }
 }
 
-std::vector<exchange::SliceState> BoundExchange::states() {
-  auto states = or_throw(exchange_->checkpoint().states());
+void BoundExchange::save(const exchange::TrainedModel& model, checkpoint::Content& content) {
+  or_throw(exchange::add_states(model, exchange_->checkpoint(), content));
   begun_ = false;
   publish_values();
-  return states;
 }
 
-void BoundExchange::restore(const checkpoint::Reader& reader, const exchange::SavedCourse& course) {
-  or_throw(exchange_->checkpoint().restore(reader, course));
+void BoundExchange::restore(const exchange::TrainedModel& model, const checkpoint::Reader& reader,
+                            const exchange::SavedCourse& course) {
+  or_throw(exchange::restore_states(model, exchange_->checkpoint(), reader, course));
   end_update();
 }
 

@@ -1,15 +1,18 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <torch/csrc/autograd/variable.h>
+
 #include "adapters/torch/first_use.h"
-#include "adapters/torch/gradient_hooks.h"
 #include "adapters/torch/tensors.h"
 #include "exchange/exchange.h"
-#include "exchange/real_span.h"
+#include "exchange/saved_model.h"
 
 namespace tally::adapter {
 
@@ -40,12 +43,16 @@ class BoundExchange final {
   exchange::StepTotals complete(const exchange::StepContribution& contribution);
   void drain(const exchange::StepContribution& rest);
   void settle();
+  // kInvalid if a parameter has other memory than after construction: the exchange would go on to
+  // update that.
+  void check_memory() const;
   // Clears the gradients; the next backward starts with none.
   void forget_gradients();
   // While the object lives, operations of this thread wait for the new values that they use; null
   // if all values have arrived.
   std::unique_ptr<FirstUse> await_use();
 
+  // These settle first.
   std::vector<double> sum(std::vector<double> values);
   std::vector<double> meet(std::vector<double> values);
   // Copies the tensors of the first rank to all ranks. Collective.
@@ -53,12 +60,19 @@ class BoundExchange final {
   // Time spent on copying gradients.
   Duration copying() const { return copying_; }
 
-  std::vector<exchange::SliceState> states();
-  void restore(const checkpoint::Reader& reader, const exchange::SavedCourse& course);
+  // As exchange::add_states() and exchange::restore_states().
+  void save(const exchange::TrainedModel& model, checkpoint::Content& content);
+  void restore(const exchange::TrainedModel& model, const checkpoint::Reader& reader,
+               const exchange::SavedCourse& course);
 
  private:
+  // A shared or an intrusive pointer, depending on libtorch's version. Autograd itself holds only
+  // weak references to accumulators.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
   struct Bound {
     at::Tensor parameter;
+    at::Tensor placed;  // the same where this object has placed it
     std::string name;
     bool is_view = false;
     // Tensors over the memory of the exchange. Each has a storage of its own, which moves with all
@@ -66,8 +80,11 @@ class BoundExchange final {
     at::Tensor values;
     at::Tensor gradient;
     bool is_told = false;  // ready() was called since announce()
+    Accumulator accumulator = {};
+    std::uintptr_t hook = 0;  // of the accumulator
   };
 
+  void install_hooks();
   void arrived(std::size_t parameter);
   void tell(std::size_t parameter);
   bool can_stay(const Bound& bound) const;
@@ -79,8 +96,7 @@ class BoundExchange final {
   void publish_values();
 
   const std::unique_ptr<exchange::Exchange> exchange_;
-  std::vector<Bound> bound_;  // by parameter
-  std::unique_ptr<GradientHooks> hooks_;
+  std::vector<Bound> bound_;           // by parameter
   std::vector<std::size_t> arrivals_;  // parameters in the order of their gradients
   bool begun_ = false;                 // gradient() of the exchange is valid
   bool announced_ = false;
@@ -88,8 +104,11 @@ class BoundExchange final {
   std::jthread background_;
 };
 
+// Whether a BoundExchange has a hook on the parameter: a trainer trains it.
+bool is_hooked(const at::Tensor& parameter);
+
 // Writes the values of parameters into the memory of an exchange.
-std::function<void(std::size_t parameter, const exchange::RealSpan& values)> initial_values(
-    std::vector<NamedTensor> parameters);
+std::function<void(std::size_t parameter, DataType type, std::span<std::byte> values)>
+initial_values(std::vector<NamedTensor> parameters);
 
 }  // namespace tally::adapter

@@ -25,7 +25,7 @@ class TestExchange final : public exchange::Exchange,
       for (std::vector<float>* each :
            {&memory.values[0], &memory.values[1], &memory.gradients[0], &memory.gradients[1]})
         each->resize(count);
-      initial(p, {.bytes = values(p)});
+      initial(p, DataType::kFloat32, values(p));
     }
     ready_.resize(parameters.size());
   }

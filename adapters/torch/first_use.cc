@@ -1,7 +1,5 @@
 #include "adapters/torch/first_use.h"
 
-#include <algorithm>
-
 #include <ATen/core/ivalue.h>
 
 namespace tally::adapter {
@@ -12,9 +10,8 @@ namespace {
 thread_local std::vector<const FirstUse*> of_this_thread;
 
 void read(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return;
-  const void* const address = tensor.data_ptr();
-  for (const FirstUse* const watch : of_this_thread) watch->read(address);
+  if (!tensor.defined() || !tensor.has_storage()) return;
+  for (const FirstUse* const watch : of_this_thread) watch->read(tensor);
 }
 
 std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& operation) {
@@ -31,14 +28,10 @@ std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& operation)
 
 }  // namespace
 
-FirstUse::FirstUse(const std::vector<std::span<const std::byte>>& memory,
-                   std::function<void(std::size_t)> used)
+FirstUse::FirstUse(const std::vector<at::Tensor>& parameters, std::function<void(std::size_t)> used)
     : used_(std::move(used)) {
-  for (std::size_t p = 0; p < memory.size(); ++p)
-    if (!memory[p].empty())
-      places_.push_back({memory[p].data(), memory[p].data() + memory[p].size(), p});
-  std::sort(places_.begin(), places_.end(),
-            [](const Place& a, const Place& b) { return std::less<>()(a.begin, b.begin); });
+  for (std::size_t p = 0; p < parameters.size(); ++p)
+    index_of_.emplace(parameters[p].storage().unsafeGetStorageImpl(), p);
   of_this_thread.push_back(this);
   handle_ = at::addThreadLocalCallback(
       at::RecordFunctionCallback(before).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
@@ -49,14 +42,9 @@ FirstUse::~FirstUse() {
   std::erase(of_this_thread, this);
 }
 
-void FirstUse::read(const void* address) const {
-  const auto* const byte = static_cast<const std::byte*>(address);
-  const auto after = std::upper_bound(
-      places_.begin(), places_.end(), byte,
-      [](const std::byte* a, const Place& b) { return std::less<>()(a, b.begin); });
-  if (after == places_.begin()) return;
-  const Place& place = *std::prev(after);
-  if (std::less<>()(byte, place.end)) used_(place.parameter);
+void FirstUse::read(const at::Tensor& tensor) const {
+  const auto found = index_of_.find(tensor.storage().unsafeGetStorageImpl());
+  if (found != index_of_.end()) used_(found->second);
 }
 
 }  // namespace tally::adapter

@@ -17,25 +17,30 @@ std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module) {
   return embeddings;
 }
 
+std::vector<std::string> embedding_names_of(torch::nn::Module& module) {
+  std::vector<std::string> names;
+  for (const NamedEmbedding& named : embeddings_of(module)) names.push_back(named.name);
+  return names;
+}
+
 ServerEmbeddings::ServerEmbeddings(torch::nn::Module& module) {
-  for (auto& [name, embedding] : embeddings_of(module)) {
-    auto rows = std::make_unique<Rows>();
-    rows->name = server::table_of_embedding(name);
-    embedding->attach(rows.get());
-    embeddings_.push_back(std::move(embedding));
-    rows_.push_back(std::move(rows));
+  for (const auto& [name, embedding] : embeddings_of(module)) {
+    Table& table = tables_.emplace_back();
+    table.name = server::table_of_embedding(name);
+    table.embedding = embedding;
+    embedding->attach(&table);
   }
 }
 
 ServerEmbeddings::~ServerEmbeddings() {
-  for (const auto& embedding : embeddings_) embedding->attach(nullptr);
+  for (const Table& table : tables_) table.embedding->attach(nullptr);
 }
 
 std::vector<server::TableSpec> ServerEmbeddings::tables() const {
   std::vector<server::TableSpec> specs;
-  for (std::size_t i = 0; i < embeddings_.size(); ++i) {
-    const SparseEmbeddingOptions& options = embeddings_[i]->options();
-    specs.push_back({.name = rows_[i]->name,
+  for (const Table& table : tables_) {
+    const SparseEmbeddingOptions& options = table.embedding->options();
+    specs.push_back({.name = table.name,
                      .dimension = static_cast<std::uint32_t>(options.dimension),
                      .seed = options.seed,
                      .initial_scale = options.initial_scale});
@@ -45,29 +50,28 @@ std::vector<server::TableSpec> ServerEmbeddings::tables() const {
 
 void ServerEmbeddings::connect(exchange::ServerClient& client,
                                std::span<const server::TableId> tables) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    rows_[i]->client = &client;
-    rows_[i]->table = tables[i];
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    tables_[i].client = &client;
+    tables_[i].id = tables[i];
   }
 }
 
-void ServerEmbeddings::Rows::pull(std::span<const std::uint64_t> keys, std::span<float> rows) {
+void ServerEmbeddings::Table::pull(std::span<const std::uint64_t> keys, std::span<float> rows) {
   if (client == nullptr)
     refuse(ErrorCode::kInvalid, name + " is used before the servers are connected");
-  or_throw(client->wait(client->pull_rows(table, {}, keys, rows)));
+  or_throw(client->wait(client->pull_rows(id, {}, keys, rows)));
 }
 
 void ServerEmbeddings::assign(const std::string& embedding, std::span<const std::uint64_t> keys,
                               std::span<const float> rows) {
-  for (std::size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i]->name != server::table_of_embedding(embedding)) continue;
-    const auto dimension = static_cast<std::size_t>(embeddings_[i]->options().dimension);
+  for (const Table& table : tables_) {
+    if (table.name != server::table_of_embedding(embedding)) continue;
+    const auto dimension = static_cast<std::size_t>(table.embedding->options().dimension);
     if (rows.size() != keys.size() * dimension)
       refuse(ErrorCode::kInvalid, fmt::format("{} values for {} rows of {}, which have {} values",
                                               rows.size(), keys.size(), embedding, dimension));
-    exchange::ServerClient& client = *rows_[i]->client;
-    or_throw(client.wait(
-        client.push_rows(rows_[i]->table, {.kind = server::PushKind::kAssign}, keys, rows)));
+    or_throw(table.client->wait(
+        table.client->push_rows(table.id, {.kind = server::PushKind::kAssign}, keys, rows)));
     return;
   }
   refuse(ErrorCode::kInvalid, fmt::format("no embedding {}", embedding));
@@ -75,8 +79,8 @@ void ServerEmbeddings::assign(const std::string& embedding, std::span<const std:
 
 std::vector<exchange::SparseRows::Used> ServerEmbeddings::take() {
   std::vector<Used> all;
-  for (const auto& embedding : embeddings_) {
-    SparseEmbeddingImpl::Used taken = embedding->take();
+  for (const Table& table : tables_) {
+    SparseEmbeddingImpl::Used taken = table.embedding->take();
     Used& used = all.emplace_back();
     used.keys = std::move(taken.keys);
     if (!taken.gradient.defined()) continue;

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +18,7 @@ struct NamedEmbedding {
   std::shared_ptr<SparseEmbeddingImpl> embedding;
 };
 std::vector<NamedEmbedding> embeddings_of(torch::nn::Module& module);
+std::vector<std::string> embedding_names_of(torch::nn::Module& module);
 
 // The SparseEmbeddings of a module with their rows on servers: each has a sparse table with the
 // name of its module. From construction on the embeddings have no parameter; after destruction they
@@ -29,7 +30,7 @@ class ServerEmbeddings final : public exchange::SparseRows {
   ServerEmbeddings(const ServerEmbeddings&) = delete;
   ServerEmbeddings& operator=(const ServerEmbeddings&) = delete;
 
-  bool empty() const { return embeddings_.empty(); }
+  bool empty() const { return tables_.empty(); }
 
   std::vector<server::TableSpec> tables() const override;
   // Call before the first forward pass.
@@ -40,15 +41,14 @@ class ServerEmbeddings final : public exchange::SparseRows {
               std::span<const float> rows);
 
  private:
-  struct Rows final : SparseEmbeddingImpl::Rows {
+  struct Table final : SparseEmbeddingImpl::Rows {
     void pull(std::span<const std::uint64_t> keys, std::span<float> rows) override;
-    exchange::ServerClient* client = nullptr;
-    server::TableId table = 0;
     std::string name;
+    std::shared_ptr<SparseEmbeddingImpl> embedding;  // shared with the module
+    exchange::ServerClient* client = nullptr;
+    server::TableId id = 0;
   };
-
-  std::vector<std::shared_ptr<SparseEmbeddingImpl>> embeddings_;  // shared with the module
-  std::vector<std::unique_ptr<Rows>> rows_;
+  std::deque<Table> tables_;  // which embeddings point to
 };
 
 }  // namespace tally::adapter

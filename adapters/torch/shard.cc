@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "adapters/torch/shard_course.h"
-#include "adapters/torch/tensors.h"
-#include "tally/torch.h"
+#include "adapters/torch/trainer_impl.h"
+#include "data/shard_course.h"
+#include "exchange/check_same.h"
 
 namespace tally {
 
@@ -12,7 +12,7 @@ struct Shard::State {
   at::Tensor x;
   at::Tensor y;
   std::uint64_t epochs = 0;
-  std::shared_ptr<adapter::ShardCourse> course;
+  std::shared_ptr<data::ShardCourse> course;
 
   bool is_done() const {
     const data::Order& order = course->order;
@@ -28,7 +28,7 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options) {
   if (options.batch < 1 || options.epochs < 0)
     adapter::refuse(ErrorCode::kInvalid,
                     "a shard needs a batch of at least 1 and epochs from 0 on");
-  auto course = std::make_shared<adapter::ShardCourse>(
+  auto course = std::make_shared<data::ShardCourse>(
       data::OrderOptions{.size = static_cast<std::uint64_t>(x.size(0)),
                          .seed = options.seed,
                          .batch = options.batch,
@@ -42,7 +42,22 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options) {
                    .course = std::move(course)}));
 }
 
-const std::shared_ptr<adapter::ShardCourse>& Shard::course() const { return state_->course; }
+Shard Trainer::Impl::shard(at::Tensor x, at::Tensor y, const ShardOptions& options) {
+  Shard made = tally::shard(job_, std::move(x), std::move(y), options);
+  // Ranks that divide the data in different ways would read samples twice or never.
+  const data::OrderOptions& order = made.course()->order.options();
+  adapter::or_throw(
+      exchange::check_same(job_.world(),
+                           {"shards",
+                            "setting",
+                            {data::to_string(order), fmt::format("batch {}", order.batch),
+                             fmt::format("epochs {}", options.epochs)}},
+                           Deadline::after(std::chrono::minutes(5))));
+  adapter::or_throw(shards_.add(made.course()));
+  return made;
+}
+
+const std::shared_ptr<data::ShardCourse>& Shard::course() const { return state_->course; }
 
 std::uint64_t Shard::size() const {
   return state_->course->order.steps_per_epoch() * state_->epochs;

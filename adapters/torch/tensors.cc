@@ -1,70 +1,50 @@
 #include "adapters/torch/tensors.h"
 
+#include <array>
 #include <cstring>
-#include <set>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace tally::adapter {
+namespace {
+
+// A tensor of kUInt8 is of the first type that it stands for, kByte.
+constexpr std::array<std::pair<at::ScalarType, DataType>, 9> kTypes = {{
+    {at::kFloat, DataType::kFloat32},
+    {at::kDouble, DataType::kFloat64},
+    {at::kHalf, DataType::kFloat16},
+    {at::kBFloat16, DataType::kBFloat16},
+    {at::kChar, DataType::kInt8},
+    {at::kByte, DataType::kUInt8},
+    {at::kBool, DataType::kUInt8},
+    {at::kInt, DataType::kInt32},
+    {at::kLong, DataType::kInt64},
+}};
+
+}  // namespace
 
 void refuse(ErrorCode code, std::string message) {
   throw Failure(Error{.code = code, .message = std::move(message)});
 }
 
 DataType data_type_of(const at::Tensor& tensor, const std::string& name) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return DataType::kFloat32;
-    case at::kDouble:
-      return DataType::kFloat64;
-    case at::kHalf:
-      return DataType::kFloat16;
-    case at::kBFloat16:
-      return DataType::kBFloat16;
-    case at::kChar:
-      return DataType::kInt8;
-    case at::kByte:
-    case at::kBool:
-      return DataType::kUInt8;
-    case at::kInt:
-      return DataType::kInt32;
-    case at::kLong:
-      return DataType::kInt64;
-    default:
-      refuse(ErrorCode::kInvalid, fmt::format("{} has elements of type {}, which cannot be shared",
-                                              name, c10::toString(tensor.scalar_type())));
-  }
+  for (const auto& [scalar, type] : kTypes)
+    if (scalar == tensor.scalar_type()) return type;
+  refuse(ErrorCode::kInvalid, fmt::format("{} has elements of type {}, which cannot be shared",
+                                          name, c10::toString(tensor.scalar_type())));
 }
 
-at::ScalarType scalar_type_of(DataType type) {
-  switch (type) {
-    case DataType::kFloat32:
-      return at::kFloat;
-    case DataType::kFloat64:
-      return at::kDouble;
-    case DataType::kFloat16:
-      return at::kHalf;
-    case DataType::kBFloat16:
-      return at::kBFloat16;
-    case DataType::kInt8:
-      return at::kChar;
-    case DataType::kUInt8:
-      return at::kByte;
-    case DataType::kInt32:
-      return at::kInt;
-    case DataType::kInt64:
-      return at::kLong;
-  }
+at::ScalarType scalar_type_of(DataType wanted) {
+  for (const auto& [scalar, type] : kTypes)
+    if (type == wanted) return scalar;
   refuse(ErrorCode::kInvalid, "unknown type of a tensor");
 }
 
-std::vector<std::int64_t> shape_of(const at::Tensor& tensor) {
-  return {tensor.sizes().begin(), tensor.sizes().end()};
-}
-
-at::Tensor view_of(std::span<std::byte> memory, const at::Tensor& like) {
+at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like) {
   return at::from_blob(memory.data(), like.sizes(),
-                       at::TensorOptions().dtype(like.dtype()).device(at::kCPU));
+                       at::TensorOptions().dtype(type).device(at::kCPU));
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {
@@ -83,19 +63,34 @@ void copy_into(const at::Tensor& to, const at::Tensor& from) {
   }
 }
 
+checkpoint::TensorInfo info_of(const NamedTensor& named) {
+  return {.name = named.name,
+          .type = data_type_of(named.tensor, named.name),
+          .shape = named.tensor.sizes().vec()};
+}
+
+std::vector<NamedTensor> all_tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
+  std::map<const void*, std::size_t> index_of;
+  const auto add = [&](const auto& item, bool is_buffer) {
+    const at::Tensor& tensor = item.value();
+    if (!tensor.defined()) return;
+    const auto [found, is_new] = index_of.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
+    if (is_new)
+      tensors.push_back({.name = item.key(), .tensor = tensor, .is_buffer = is_buffer});
+    else
+      tensors[found->second].other_names.push_back(item.key());
+  };
+  for (const auto& item : module.named_parameters()) add(item, /*is_buffer=*/false);
+  for (const auto& item : module.named_buffers()) add(item, /*is_buffer=*/true);
+  return tensors;
+}
+
 ModuleTensors tensors_of(const torch::nn::Module& module) {
   ModuleTensors tensors;
-  std::set<const void*> seen;
-  for (const auto& item : module.named_parameters()) {
-    if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second)
-      continue;
-    auto& list = item.value().requires_grad() ? tensors.trained : tensors.frozen;
-    list.push_back({item.key(), item.value()});
-  }
-  for (const auto& item : module.named_buffers()) {
-    if (!item.value().defined() || !seen.insert(item.value().unsafeGetTensorImpl()).second)
-      continue;
-    tensors.buffers.push_back({item.key(), item.value()});
+  for (NamedTensor& named : all_tensors_of(module)) {
+    const bool is_trained = named.tensor.requires_grad() && !named.is_buffer;
+    (is_trained ? tensors.trained : tensors.untrained).push_back(std::move(named));
   }
   return tensors;
 }

@@ -18,10 +18,8 @@ using tally::or_throw;
 DataType data_type_of(const at::Tensor& tensor, const std::string& name);
 at::ScalarType scalar_type_of(DataType type);
 
-std::vector<std::int64_t> shape_of(const at::Tensor& tensor);
-
-// A tensor on the CPU with the type and shape of `like` over `memory`, which must outlive it.
-at::Tensor view_of(std::span<std::byte> memory, const at::Tensor& like);
+// A tensor on the CPU with the shape of `like` over `memory`, which must outlive it.
+at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like);
 
 // The bytes of a contiguous tensor on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);
@@ -32,13 +30,20 @@ void copy_into(const at::Tensor& to, const at::Tensor& from);
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  std::vector<std::string> other_names = {};  // of tied parameters
+  bool is_buffer = false;
 };
 
-// A module's tensors by their treatment in a trainer, each once, under its first name.
+// Failure as from data_type_of().
+checkpoint::TensorInfo info_of(const NamedTensor& named);
+
+// The parameters of a module, then its buffers, each once.
+std::vector<NamedTensor> all_tensors_of(const torch::nn::Module& module);
+
+// The same by their treatment in a trainer.
 struct ModuleTensors {
-  std::vector<NamedTensor> trained;  // parameters that require gradients
-  std::vector<NamedTensor> frozen;   // the other parameters
-  std::vector<NamedTensor> buffers;
+  std::vector<NamedTensor> trained;    // parameters that require gradients
+  std::vector<NamedTensor> untrained;  // the other parameters, then the buffers
 };
 ModuleTensors tensors_of(const torch::nn::Module& module);
 

@@ -102,4 +102,15 @@ inline void run_threads(int ranks, const std::function<void(Job&)>& body,
   });
 }
 
+// The identity, whose backward pass throws.
+struct BreaksInBackward : torch::autograd::Function<BreaksInBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
+                                               torch::autograd::tensor_list) {
+    throw std::runtime_error("no backward");
+  }
+};
+
 }  // namespace tally::adapter

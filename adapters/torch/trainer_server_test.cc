@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "adapters/torch/server_options.h"
 #include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
 #include "tally/server.h"
@@ -115,16 +114,6 @@ TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
 
 INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(server_cases()),
                          [](const auto& each) { return each.param.name; });
-
-TEST(TrainerServer, ServersOfTheLauncherAreUsedUnlessTheOptionsNameOthers) {
-  const auto variable = [](const char* name) -> const char* {
-    return std::string_view(name) == "TALLY_DIRECTORY" ? "127.0.0.1:29500" : nullptr;
-  };
-  EXPECT_EQ(with_launcher({}, variable).directory, "127.0.0.1:29500");
-  EXPECT_EQ(with_launcher({.directory = "10.0.0.1:1"}, variable).directory, "10.0.0.1:1");
-  EXPECT_EQ(with_launcher({.count = 2}, variable).directory, "");
-  EXPECT_EQ(with_launcher({}, [](const char*) -> const char* { return nullptr; }).directory, "");
-}
 
 // With a fixed order of additions the bits are equal.
 TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {

@@ -67,6 +67,39 @@ std::vector<at::Tensor> train_and_save(const TrainerStateRun& run) {
 
 class TrainerState : public testing::TestWithParam<const char*> {};
 
+// The backward pass breaks at the input, when all parameters have their gradients.
+TEST(TrainerStateOfOne, ARestoreDiscardsAStepThatBroke) {
+  const TrainerStateTestFolder folder;
+  const OptimizerSpec optimizer = sgd({.rate = 0.1, .momentum = 0.9});
+  std::vector<std::vector<at::Tensor>> results;
+  for (const bool breaks : {false, true}) {
+    run_threads(1, [&](Job& job) {
+      SmallNet net = own_net(1);
+      Trainer trainer(job, *net, optimizer);
+      const auto train = [&](int from, int to) {
+        for (int step = from; step < to; ++step)
+          trainer.step(48, [&] { return loss_of(net, test_batch(step, 48)); });
+      };
+      train(0, 5);
+      if (breaks) {
+        auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = folder.path()}));
+        or_throw(writer->save(trainer.checkpoint()));
+        or_throw(writer->wait(soon()));
+        TestBatch batch = test_batch(99, 48);
+        EXPECT_ANY_THROW(trainer.step(48, [&] {
+          batch.x = BreaksInBackward::apply(batch.x.clone().requires_grad_());
+          return loss_of(net, batch);
+        }));
+        const auto latest = or_throw(checkpoint::find_latest(folder.path()));
+        trainer.restore(*or_throw(checkpoint::Reader::open(latest)));
+      }
+      train(5, 10);
+      results.push_back(copies_of(*net));
+    });
+  }
+  expect_same_bits(results[0], results[1], "the training that broke");
+}
+
 TEST_P(TrainerState, TenAndTenStepsHaveTheBitsOfTwenty) {
   const OptimizerSpec optimizer = or_throw(parse_optimizer(GetParam()));
   const TrainerStateTestFolder folder;

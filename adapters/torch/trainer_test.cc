@@ -73,16 +73,19 @@ TEST_P(TrainerWith, EqualsLibtorchsOptimizerOver50Steps) {
 }
 
 // The same samples in 20 steps: on one rank, and on 2, 3 and 4 ranks, which do not divide them
-// evenly.
+// evenly, with a replica of the model for all ranks or for each of them.
 TEST_P(TrainerWith, NWorkersEqualOneWorkerWithTheWholeBatch) {
   std::vector<at::Tensor> alone;
   std::vector<double> losses_alone;
-  for (const int ranks : {1, 2, 3, 4}) {
+  for (const std::pair<int, Replica>& setting :
+       {std::pair{1, Replica::kHost}, std::pair{2, Replica::kHost}, std::pair{3, Replica::kHost},
+        std::pair{4, Replica::kHost}, std::pair{3, Replica::kRank}}) {
+    const int ranks = setting.first;
     std::vector<at::Tensor> together;
     std::vector<double> losses;
     run_threads(ranks, [&](Job& job) {
       SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));
-      Trainer trainer(job, *net, GetParam().spec);
+      Trainer trainer(job, *net, GetParam().spec, {.replica = setting.second});
       for (int step = 0; step < 20; ++step) {
         const TestBatch batch = part_of(test_batch(step, 50), job.rank(), ranks);
         const auto samples = static_cast<std::uint64_t>(batch.x.size(0));
@@ -129,6 +132,12 @@ TEST(Trainer, OptimizerStateIsSharedOutBetweenRanks) {
   EXPECT_EQ(alone, (300 * 400 + 400) * 2 * sizeof(float));
   EXPECT_EQ(bytes[0] + bytes[1] + bytes[2] + bytes[3], alone);
   for (const std::size_t part : bytes) EXPECT_LE(part, alone * 3 / 10);
+  run_threads(2, [&](Job& job) {
+    torch::nn::Linear net(300, 400);
+    Trainer trainer(job, *net, adam(), {.replica = Replica::kRank});
+    EXPECT_EQ(trainer.state_bytes(), alone) << "a rank with its own replica has all state";
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
 }
 
 TEST(Trainer, MicroBatchesAddUpToTheWholeBatch) {
@@ -330,15 +339,6 @@ TEST(Trainer, StateMayBeLookedAtBeforeTheFirstStep) {
 }
 
 TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
-  struct Throws : torch::autograd::Function<Throws> {
-    static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
-      return x.clone();
-    }
-    static torch::autograd::tensor_list backward(torch::autograd::AutogradContext*,
-                                                 torch::autograd::tensor_list) {
-      throw std::runtime_error("no backward");
-    }
-  };
   run_threads(1, [](Job& job) {
     SmallNet net = own_net(1);
     Trainer trainer(job, *net, sgd());
@@ -349,7 +349,7 @@ TEST(Trainer, AStepThatBreaksInBackwardEndsTheTraining) {
     EXPECT_THROW(trainer.step(8, []() -> at::Tensor { throw std::runtime_error("no forward"); }),
                  std::runtime_error);
     EXPECT_TRUE(trainer.step(8, good).updated);
-    EXPECT_ANY_THROW(trainer.step(8, [&] { return Throws::apply(loss_of(net, batch)); }));
+    EXPECT_ANY_THROW(trainer.step(8, [&] { return BreaksInBackward::apply(loss_of(net, batch)); }));
     EXPECT_THROW(trainer.step(8, good), Failure);
     EXPECT_THROW(trainer.apply(8), Failure);
   });

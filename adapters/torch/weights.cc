@@ -16,29 +16,9 @@ using checkpoint::TensorInfo;
 
 namespace {
 
-// A tensor of the module with all its names: tied parameters have several.
-struct ModuleTensor {
-  std::vector<std::string> names;
-  at::Tensor tensor;
-};
-
-std::vector<ModuleTensor> tensors_with_names(const torch::nn::Module& module) {
-  std::vector<ModuleTensor> tensors;
-  std::map<const void*, std::size_t> index_of;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    const auto [found, is_new] = index_of.emplace(tensor.unsafeGetTensorImpl(), tensors.size());
-    if (is_new) tensors.push_back({.names = {}, .tensor = tensor});
-    tensors[found->second].names.push_back(name);
-  };
-  for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-  for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  return tensors;
-}
-
 // Empty if `info` can be loaded into the tensor; else the difference.
 std::string difference(const at::Tensor& tensor, const TensorInfo& info) {
-  if (adapter::shape_of(tensor) != info.shape)
+  if (tensor.sizes().vec() != info.shape)
     return fmt::format("{}: the module has [{}], the file [{}]", info.name,
                        fmt::join(tensor.sizes(), ", "), fmt::join(info.shape, ", "));
   if (!tensor.is_floating_point() && at::isFloatingType(scalar_type_of(info.type)))
@@ -70,16 +50,16 @@ LoadReport load_weights(torch::nn::Module& module, const checkpoint::Reader& rea
   std::map<std::string, const TensorInfo*> in_file;
   for (const TensorInfo& info : reader.tensors()) in_file[info.name] = &info;
   LoadReport report;
-  for (const ModuleTensor& known : tensors_with_names(module)) {
+  for (const adapter::NamedTensor& known : adapter::all_tensors_of(module)) {
     const TensorInfo* source = nullptr;
-    for (const std::string& name : known.names) {
-      const auto found = in_file.find(name);
-      if (found == in_file.end()) continue;
-      if (source == nullptr) source = found->second;
-      in_file.erase(found);
-    }
+    const auto look_for = [&](const std::string& name) {
+      const auto found = in_file.extract(name);
+      if (source == nullptr && !found.empty()) source = found.mapped();
+    };
+    look_for(known.name);
+    for (const std::string& name : known.other_names) look_for(name);
     if (source == nullptr) {
-      report.missing.push_back(known.names.front());
+      report.missing.push_back(known.name);
     } else if (std::string found = difference(known.tensor, *source); !found.empty()) {
       report.mismatched.push_back(std::move(found));
     } else {

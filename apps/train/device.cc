@@ -26,21 +26,15 @@ std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset) {
   const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());
   std::vector<checkpoint::TensorInfo> infos;
-  const auto add = [&infos](const std::string& name, const at::Tensor& tensor) {
-    infos.push_back(
-        {.name = name, .type = adapter::data_type_of(tensor, name), .shape = tensor.sizes().vec()});
-  };
-  for (const auto& parameter : model->named_parameters()) add(parameter.key(), parameter.value());
-  for (const auto& buffer : model->named_buffers()) add(buffer.key(), buffer.value());
+  for (const adapter::NamedTensor& named : adapter::all_tensors_of(*model))
+    infos.push_back(adapter::info_of(named));
   return infos;
 }
 
 std::vector<std::string> sparse_tables_of(const recipes::Recipe& recipe,
                                           const data::Dataset& dataset) {
   const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());
-  std::vector<std::string> names;
-  for (const auto& named : adapter::embeddings_of(*model)) names.push_back(named.name);
-  return names;
+  return adapter::embedding_names_of(*model);
 }
 
 std::uint64_t parameters_of(const recipes::Recipe& recipe, const data::Dataset& dataset) {

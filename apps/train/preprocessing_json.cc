@@ -21,18 +21,8 @@ constexpr std::array kTypes{DataType::kFloat32, DataType::kInt64};
 // By data::KeyedColumn::Kind.
 constexpr std::array<std::string_view, 3> kColumnKinds{"text", "whole", "number"};
 
-bool is_utf8(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  for (std::size_t at = 0; at < bytes.size();) {
-    const data::Character character = data::character_at(bytes, at);
-    if (character.bytes == 0) return false;
-    at += static_cast<std::size_t>(character.bytes);
-  }
-  return true;
-}
-
 json text_json(const std::string& text) {
-  if (is_utf8(text)) return text;
+  if (data::is_utf8(text)) return text;
   std::string hex;
   for (const char c : text) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
   return {{"hex", hex}};

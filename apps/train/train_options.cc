@@ -112,6 +112,10 @@ void add_servers(Command& command, TrainOptions& o) {
   command.add("--replicas", &o.replicas,
               "Copies that servers keep of every part; default: 2, or 1 with one server",
               {.least = 1, .most = 16});
+  command.add(
+      "--replica", &o.replica,
+      "One copy of the model for each host, whose workers share it, or for each worker (rank)",
+      {.choices = {"host", "rank"}});
   command.add("--in-place", &o.in_place,
               "Update parameters in place: faster for models that exceed the caches, but after an "
               "error only a checkpoint is whole");

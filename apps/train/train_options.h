@@ -42,6 +42,7 @@ struct TrainOptions {
   std::string server_secret;     // secret file of standalone servers; empty: they have no secret
   int replicas = 0;              // 0: two, or one if there is one server
   std::string lost_after = "0";  // as launch::parse_time() reads it
+  std::string replica = "host";
   bool in_place = false;
   std::string straggle;  // as train::parse_stragglers() and parse_delay() read them
   std::string delay;

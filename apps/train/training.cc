@@ -48,6 +48,7 @@ TrainerOptions trainer_options(const Training::Parts& with) {
                                                                     : Buffers::kLeave,
                         .groups = {},
                         .schedule = prepared.schedule,
+                        .replica = options.replica == "rank" ? Replica::kRank : Replica::kHost,
                         .in_place = options.in_place,
                         .straggle = options.straggle,
                         .delay = options.delay,

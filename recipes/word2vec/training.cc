@@ -52,7 +52,7 @@ Result<std::unique_ptr<Training>> Training::make(Job& job, const Vocabulary& voc
 Result<void> Training::connect() {
   const Deadline by = Deadline::after(kConnectTime);
   Communicator& world = job_.world();
-  TALLY_TRY(tiers_, exchange::find_tiers(world, exchange::SingleHost::kTogether, by));
+  TALLY_TRY(tiers_, exchange::find_tiers(world, exchange::Replicas::kPerHost, by));
   TALLY_TRY(tables_, HostTables::make(world, tiers_,
                                       {.rows = service_ == nullptr ? row_count_ : 0,
                                        .dimension = settings_.dimension},

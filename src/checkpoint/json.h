@@ -1,5 +1,5 @@
 #pragma once
-// JSON helpers of this folder; only .cc files include them.
+// JSON helpers; only .cc files include them.
 #include <optional>
 #include <string>
 #include <string_view>

@@ -14,17 +14,6 @@ namespace {
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 bool is_line_end(char c) { return c == '\n' || c == '\r'; }
 
-bool is_utf8(const std::string& text) {
-  if (std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) return true;
-  const auto bytes = std::as_bytes(std::span(text));
-  for (std::size_t at = 0; at < bytes.size();) {
-    const int length = character_at(bytes, at).bytes;
-    if (length == 0) return false;
-    at += static_cast<std::size_t>(length);
-  }
-  return true;
-}
-
 char separator_of(std::string_view first_line) {
   char best = ',';
   std::ptrdiff_t most = 0;

@@ -252,6 +252,17 @@ Character character_at(std::span<const std::byte> text, std::size_t offset) {
   return {code, bytes};
 }
 
+bool is_utf8(std::string_view text) {
+  if (std::none_of(text.begin(), text.end(), [](char c) { return (c & 0x80) != 0; })) return true;
+  const auto bytes = std::as_bytes(std::span(text));
+  for (std::size_t at = 0; at < bytes.size();) {
+    const int length = character_at(bytes, at).bytes;
+    if (length == 0) return false;
+    at += static_cast<std::size_t>(length);
+  }
+  return true;
+}
+
 std::string utf8_of(std::uint32_t code) {
   const auto byte = [](std::uint32_t value) {
     return static_cast<char>(static_cast<unsigned char>(value));

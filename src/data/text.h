@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/dataset.h"
@@ -65,6 +66,7 @@ struct Character {
 
 // Decodes the character at `offset`, which must be inside the text.
 Character character_at(std::span<const std::byte> text, std::size_t offset);
+bool is_utf8(std::string_view text);
 
 // Encodes a code point as UTF-8.
 std::string utf8_of(std::uint32_t code);

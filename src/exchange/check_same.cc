@@ -62,10 +62,14 @@ std::string line_or_end(const std::vector<std::string_view>& lines, std::size_t 
 
 }  // namespace
 
+std::string to_string(const checkpoint::TensorInfo& tensor) {
+  return fmt::format("{} {} [{}]", tensor.name, tally::to_string(tensor.type),
+                     fmt::join(tensor.shape, ", "));
+}
+
 std::string to_string(const ParameterInfo& parameter) {
   const std::string group = parameter.group == 0 ? "" : fmt::format(" (group {})", parameter.group);
-  return fmt::format("{} {} [{}]{}", parameter.name, tally::to_string(parameter.type),
-                     fmt::join(parameter.shape, ", "), group);
+  return to_string(checkpoint::TensorInfo{parameter.name, parameter.type, parameter.shape}) + group;
 }
 
 Result<void> check_same(Communicator& world, const Sameness& sameness, Deadline by) {

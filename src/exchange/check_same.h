@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "exchange/memory/parameter_layout.h"
+#include "tally/checkpoint.h"
 #include "tally/communicator.h"
 
 namespace tally::exchange {
@@ -18,7 +19,8 @@ struct Sameness {
 // lowest rank that differs and its first line that differs. Called by all ranks.
 Result<void> check_same(Communicator& world, const Sameness& sameness, Deadline by);
 
-// "conv1.weight float32 [6, 1, 5, 5]".
+// "conv1.weight float32 [6, 1, 5, 5]", and the group of a parameter behind it.
+std::string to_string(const checkpoint::TensorInfo& tensor);
 std::string to_string(const ParameterInfo& parameter);
 
 }  // namespace tally::exchange

@@ -77,7 +77,9 @@ class Exchange {
   // called drain(). An exchange may drop `rest` (backup:B, subset:K).
   virtual Result<void> drain(const StepContribution& rest) = 0;
   // The job has other members: continues from the last committed version on `replicas`, which must
-  // outlive the exchange. Called by all ranks of `replicas`.
+  // outlive the exchange or its use until the next reform(). Called by all ranks of `replicas`. The
+  // memory of the old members is kept until the next update. After an error, reform() may be called
+  // again.
   virtual Result<void> reform(Communicator& replicas) = 0;
 
   // Updates that this rank knows of; without rounds each gradient counts 1/N.
@@ -173,8 +175,8 @@ struct Statistics {
   // The staleness of this rank's applied gradients, and the number of dropped ones.
   policy::Histogram staleness = {};
   std::uint64_t dropped = 0;
-  // Memory that this rank has allocated: its gradients, its optimizer state, and the values if it
-  // is the first rank of its host.
+  // Memory that this rank has allocated: its gradients, its optimizer state, sums that travel, and
+  // the values if it is the first rank of its host.
   std::size_t memory_bytes = 0;
   std::size_t state_bytes = 0;  // of it, one generation of optimizer state and master copies
 };

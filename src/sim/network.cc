@@ -32,7 +32,10 @@ TimePoint after_cuts(const std::vector<Cut>& cuts, TimePoint departure, TimePoin
 }  // namespace
 
 Network::Network(int ranks, std::uint64_t seed, const Conditions& conditions)
-    : ranks_(ranks), conditions_(conditions), turns_(ranks, seed) {
+    : ranks_(ranks),
+      conditions_(conditions),
+      turns_(ranks, seed),
+      arrived_(new std::atomic<std::uint32_t>[static_cast<std::size_t>(ranks * ranks)]()) {
   const MutexLock lock(turns_.mutex);
   const auto n = static_cast<std::size_t>(ranks);
   ways_.resize(n * n);
@@ -134,6 +137,7 @@ void Network::launch(Rank from, Rank to, Frame frame, TimePoint arrival) {
     OneWay& same = way(from, to);
     same.arrived.push_back(std::move(same.travelling.front()));
     same.travelling.pop_front();
+    ++arrived(to, from);
     notify(to);
   });
 }
@@ -144,6 +148,7 @@ std::optional<Frame> Network::take(Rank at, Rank from) {
   if (link.arrived.empty()) return std::nullopt;
   Frame frame = std::move(link.arrived.front());
   link.arrived.pop_front();
+  --arrived(at, from);
   digest_in(static_cast<std::uint64_t>(turns_.now().count()));
   digest_in(static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint64_t>(at));
   digest_in(frame.header.number);

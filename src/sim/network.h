@@ -1,7 +1,9 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <set>
 #include <vector>
@@ -98,6 +100,8 @@ class Network {
   bool has_room(Rank from, Rank to, std::size_t bytes);
   // Numbers the frame and sends it. False: `from` is dead, and nothing was sent.
   bool send(Rank from, Rank to, Frame frame);
+  // Whether take() would return a frame.
+  bool has_arrived(Rank at, Rank from) const { return arrived(at, from).load() > 0; }
   // The next frame that has arrived; its bytes count against the window until give_back().
   std::optional<Frame> take(Rank at, Rank from);
   void give_back(Rank at, Rank from, std::size_t bytes);
@@ -142,6 +146,9 @@ class Network {
   };
 
   OneWay& way(Rank from, Rank to) TALLY_REQUIRES(turns_.mutex);
+  std::atomic<std::uint32_t>& arrived(Rank at, Rank from) const {
+    return arrived_[static_cast<std::size_t>(at * ranks_ + from)];
+  }
   Process& process(Rank rank) TALLY_REQUIRES(turns_.mutex);
   void launch(Rank from, Rank to, Frame frame, TimePoint arrival) TALLY_REQUIRES(turns_.mutex);
   void notify(Rank rank) TALLY_REQUIRES(turns_.mutex);
@@ -153,6 +160,9 @@ class Network {
   const Conditions conditions_;
   Turns turns_;
   std::vector<OneWay> ways_ TALLY_GUARDED_BY(turns_.mutex);
+  // The number of arrived frames of each link, by receiver: most links have none, and every turn of
+  // a rank looks at all its links.
+  const std::unique_ptr<std::atomic<std::uint32_t>[]> arrived_;
   std::vector<Process> processes_ TALLY_GUARDED_BY(turns_.mutex);
   std::uint64_t digest_ TALLY_GUARDED_BY(turns_.mutex) = 0;
 };

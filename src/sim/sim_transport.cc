@@ -121,7 +121,8 @@ bool SimTransport::progress(net::Receiver& receiver) {
 // Takes one frame of `from`; false if there is none, or the receiver has no room for it.
 bool SimTransport::read(Rank from, net::Receiver& receiver) {
   Peer& peer = peer_of(from);
-  if (peer.gone || network_.death(rank_)) return false;
+  if (peer.gone || (!peer.held && !network_.has_arrived(rank_, from))) return false;
+  if (network_.death(rank_)) return false;
   if (!peer.held) peer.held = network_.take(rank_, from);
   if (!peer.held) return false;
   const Frame& frame = *peer.held;

@@ -1,6 +1,7 @@
 #include "sim/turns.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -40,6 +41,7 @@ void Turns::enter(Rank rank) {
 void Turns::leave(Rank rank) {
   player(rank).stage = Stage::kLeft;
   pass_turn();
+  if (next_ != nullptr) std::exchange(next_, nullptr)->turn.release();
 }
 
 void Turns::yield(Rank rank, Deadline by) {
@@ -141,11 +143,17 @@ void Turns::give_turn_to_one_due() {
   }
   Player& chosen = *ready[rng_.below(ready.size())];
   chosen.stage = Stage::kRunning;
-  chosen.turn.notify_one();
+  next_ = &chosen;
 }
 
-void Turns::await_turn(Player& player) {
-  while (player.stage != Stage::kRunning) player.turn.wait(mutex);
+// The next rank is woken without the mutex, so that its thread does not wait for this one.
+void Turns::await_turn(Player& player) TALLY_NO_THREAD_SAFETY_ANALYSIS {
+  Player* const next = std::exchange(next_, nullptr);
+  if (next == &player) return;
+  mutex.unlock();
+  if (next != nullptr) next->turn.release();
+  player.turn.acquire();
+  mutex.lock();
 }
 
 }  // namespace tally::sim

@@ -1,4 +1,6 @@
 #pragma once
+#include <semaphore.h>
+
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -70,11 +72,27 @@ class Turns {
     TimePoint from;
     TimePoint until;
   };
+  // std::binary_semaphore of g++ 12 spins before it waits, which takes time from the running rank.
+  class Semaphore {
+   public:
+    Semaphore() { sem_init(&semaphore_, 0, 0); }
+    ~Semaphore() { sem_destroy(&semaphore_); }
+    Semaphore(const Semaphore&) = delete;
+    Semaphore& operator=(const Semaphore&) = delete;
+    void release() { sem_post(&semaphore_); }
+    void acquire() {
+      while (sem_wait(&semaphore_) != 0) {
+      }
+    }
+
+   private:
+    sem_t semaphore_;
+  };
   struct Player {
     Stage stage = Stage::kOutside;
     TimePoint wake_at = TimePoint::max();
     std::vector<Stopped> stops;
-    ConditionVariable turn;
+    Semaphore turn;
   };
   struct Event {
     TimePoint when;
@@ -99,6 +117,7 @@ class Turns {
   Rng rng_ TALLY_GUARDED_BY(mutex);
   std::vector<std::unique_ptr<Player>> players_ TALLY_GUARDED_BY(mutex);
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_ TALLY_GUARDED_BY(mutex);
+  Player* next_ TALLY_GUARDED_BY(mutex) = nullptr;  // has the turn; its thread is not yet awake
   std::uint64_t planned_ TALLY_GUARDED_BY(mutex) = 0;
   std::size_t entered_ TALLY_GUARDED_BY(mutex) = 0;
   std::function<void(Rank)> give_up_ TALLY_GUARDED_BY(mutex);

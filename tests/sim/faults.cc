@@ -107,6 +107,29 @@ TEST(SimFaults, AnAbortEndsTheOperationsOfAllRanksWithItsError) {
   }
 }
 
+// Rank 1 passes the counts in another order.
+TEST(SimFaults, DifferentCountsOfPartsAreAMismatchThatShowsTheirSum) {
+  Cluster cluster({.ranks = 2});
+  const auto outcome = cluster.run([](Member& me) {
+    const std::vector<std::size_t> counts =
+        me.rank() == 1 ? std::vector<std::size_t>{4, 3} : std::vector<std::size_t>{3, 4};
+    const std::vector<float> own(counts[static_cast<std::size_t>(me.rank())]);
+    std::vector<float> all(7);
+    return me.communicator().run({.operation = Operation::kAllgather,
+                                  .input = own.data(),
+                                  .output = all.data(),
+                                  .type = DataType::kFloat32,
+                                  .counts = counts});
+  });
+  for (const Result<void>& result : outcome.results) {
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code, ErrorCode::kMismatch);
+    EXPECT_NE(result.error().message.find("called allgather of 7 float32 in parts by rank (counts"),
+              std::string::npos)
+        << to_string(result.error());
+  }
+}
+
 TEST(SimFaults, AStoppedNeighbourIsNamedAtTheDeadline) {
   Cluster cluster({.ranks = 6, .ranks_per_host = 3, .seed = 3, .timeout = 2s});
   cluster.stop({.rank = 1, .from = 100us});

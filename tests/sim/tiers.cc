@@ -9,25 +9,25 @@
 namespace tally::sim {
 namespace {
 
-using exchange::SingleHost;
+using exchange::Replicas;
 
 struct TiersCase {
   int ranks;
   int ranks_per_host;
-  SingleHost single_host;
+  Replicas replicas;
   int hosts;  // as found
 };
 
 TEST(SimTiers, HostsOfUnequalSizesAndAHostThatIsToBeSplitCountAsOneRankEach) {
   for (const TiersCase& c :
-       {TiersCase{4, 1, SingleHost::kTogether, 4}, TiersCase{4, 2, SingleHost::kTogether, 2},
-        TiersCase{6, 2, SingleHost::kApart, 3}, TiersCase{5, 2, SingleHost::kTogether, 5},
-        TiersCase{3, 4, SingleHost::kTogether, 1}, TiersCase{3, 4, SingleHost::kApart, 3}}) {
+       {TiersCase{4, 1, Replicas::kPerHost, 4}, TiersCase{4, 2, Replicas::kPerHost, 2},
+        TiersCase{6, 2, Replicas::kPerHostIfSeveral, 3}, TiersCase{5, 2, Replicas::kPerHost, 5},
+        TiersCase{3, 4, Replicas::kPerHost, 1}, TiersCase{3, 4, Replicas::kPerHostIfSeveral, 3}}) {
     SCOPED_TRACE(testing::Message() << c.ranks << " ranks, " << c.ranks_per_host << " per host");
     Cluster cluster({.ranks = c.ranks, .ranks_per_host = c.ranks_per_host});
     const Outcome outcome = cluster.run([&](Member& me) -> Result<void> {
       TALLY_TRY(const exchange::Tiers tiers,
-                exchange::find_tiers(me.communicator(), c.single_host, me.deadline()));
+                exchange::find_tiers(me.communicator(), c.replicas, me.deadline()));
       const int locals = c.ranks / c.hosts;
       EXPECT_EQ(tiers.hosts, c.hosts);
       EXPECT_EQ(tiers.locals(), locals);

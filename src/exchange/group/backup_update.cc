@@ -35,7 +35,7 @@ BackupUpdate::BackupUpdate(Communicator& world, GroupUpdate& update, const Optio
       incoming_(static_cast<std::size_t>(world.size())),
       round_(options.rules),
       rates_(static_cast<std::size_t>(world.size())),
-      generation_(update.memory().present()) {
+      generation_(update.present()) {
   for (Rank rank = 0; rank < world.size(); ++rank)
     round_.join(static_cast<policy::Worker>(rank), rank);
 }
@@ -252,7 +252,7 @@ Result<void> BackupUpdate::take_part(const std::vector<double>& words) {
   {
     const MutexLock lock(mutex_);
     ++version_;
-    generation_ = update_.memory().present();
+    generation_ = update_.present();
     if (finished) ++drains_;
     if (counted) counted_at_ = own.version;
     if (!finished) totals_ = std::move(totals);

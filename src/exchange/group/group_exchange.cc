@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/errors.h"
 #include "base/stopwatch.h"
 #include "exchange/state_names.h"
 
@@ -44,10 +45,17 @@ Result<void> GroupExchange::connect(Deadline by) {
     TALLY_TRY(update_, GroupUpdate::make(*replicas_, options_.update, by));
     return {};
   }
+  GroupUpdate::Options update = options_.update;
+  update.in_background = true;
   TALLY_TRY(own_world_, replicas_->split(0, replicas_->rank(), by));
-  TALLY_TRY(update_, GroupUpdate::make(*own_world_, options_.update, by));
-  TALLY_TRY(backup_, BackupUpdate::make(*own_world_, *update_,
-                                        {.rules = options_.rules, .pause = options_.pause}, by));
+  TALLY_TRY(update_, GroupUpdate::make(*own_world_, update, by));
+  auto backup = BackupUpdate::make(*own_world_, *update_,
+                                   {.rules = options_.rules, .pause = options_.pause}, by);
+  if (!backup) {
+    update_->abort(backup.error());
+    return backup.error();
+  }
+  backup_ = std::move(*backup);
   return {};
 }
 
@@ -79,22 +87,53 @@ Result<void> GroupExchange::reform(Communicator& replicas) {
     complete_order();
     TALLY_TRY(next->update_->reorder(order_, by));
   }
+  TALLY_TRY(const Continued continued, agree_on_update(replicas));
+  const bool is_former = continued.number != number_;
+  GroupUpdate& from = is_former ? *former_->update : *update_;
   // This rank may compute at an earlier version than the background has reached.
   const std::uint64_t reached = backup_ ? first_step_ + backup_->version() : update_->updates();
-  const std::uint64_t known = update_->updates();
-  TALLY_TRY(next->update_->take_over(*update_, by));
+  const std::uint64_t known = from.updates();
+  const auto taken = next->update_->take_over(from, by);
   // The update under way may count after all, or be taken back: modulo 2^64.
-  first_step_ = reached + (next->update_->updates() - known);
+  const std::uint64_t moved = from.updates() - known;
+  if (!taken) {
+    if (backup_) {
+      first_step_ += moved;
+      follow({.version = backup_->version(), .generation = update_->present()});
+    }
+    return taken;
+  }
+  first_step_ = reached + moved;
   next->update_->set_updates(first_step_);
   version_ = 0;
   end_update();
   replicas_ = &replicas;
   options_ = next->options_;
   backup_ = std::move(next->backup_);
+  if (!is_former)
+    former_ = std::make_unique<Former>(Former{number_, std::move(own_world_), std::move(update_)});
   update_ = std::move(next->update_);
   own_world_ = std::move(next->own_world_);
-  generation_ = update_->memory().present();
+  generation_ = update_->present();
+  number_ = continued.next_number;
   return {};
+}
+
+// A rank that was lost in the last reform() may have let only some ranks end it. The ranks continue
+// the newest update that all of them have.
+Result<GroupExchange::Continued> GroupExchange::agree_on_update(Communicator& replicas) const {
+  const std::array<std::int64_t, 2> own = {number_, former_ ? former_->number : number_};
+  std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(replicas.size()));
+  TALLY_TRY(replicas.allgather(std::span<const std::int64_t>(own), std::span(all)));
+  const auto all_have = [&](std::int64_t number) {
+    for (std::size_t i = 0; i < all.size(); i += own.size())
+      if (all[i] != number && all[i + 1] != number) return false;
+    return true;
+  };
+  const std::int64_t next_number = *std::max_element(all.begin(), all.end()) + 1;
+  for (const std::int64_t number : own)
+    if (all_have(number)) return Continued{.number = number, .next_number = next_number};
+  return make_error(ErrorCode::kInvalid, "the ranks have no update in common");
 }
 
 GroupExchange::~GroupExchange() { backup_.reset(); }
@@ -166,6 +205,7 @@ Result<StepTotals> GroupExchange::complete_together(const StepContribution& cont
   TALLY_TRY(const UpdateTotals totals,
             update_->complete(counts ? contribution : StepContribution{}, sums));
   end_update();
+  former_.reset();
   if (drained != nullptr) *drained = totals.sums[1];
   if (totals.samples == 0) return StepTotals{};
   if (counts && contribution.samples > 0) staleness_.add(0);
@@ -185,6 +225,7 @@ Result<StepTotals> GroupExchange::offer(const StepContribution& contribution) {
   end_update();
   if (taken.counted) staleness_.add(0);
   if (!taken.counted && contribution.samples > 0) ++dropped_;
+  former_.reset();
   follow(taken);
   return StepTotals{
       .samples = taken.samples, .loss_sum = taken.loss_sum, .updated = taken.samples > 0};
@@ -245,7 +286,7 @@ Statistics GroupExchange::statistics() const {
           .wait = times.wait,
           .staleness = staleness_,
           .dropped = dropped_,
-          .memory_bytes = update_->memory().bytes(),
+          .memory_bytes = update_->memory_bytes(),
           .state_bytes = update_->state_bytes()};
 }
 
@@ -259,6 +300,7 @@ std::vector<CodecTensor> GroupExchange::codec_tensors() const {
 
 Result<void> GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
   TALLY_TRY(settle());
+  TALLY_TRY(update_->discard_step());
   end_update();
   // Before the first update there is no state, and the first update may still set the order.
   if (!order_is_settled_ && (course.steps > 0 || !course.order.empty())) {

@@ -45,7 +45,7 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
     return update_->parameters()[parameter].type;
   }
   std::span<std::byte> values(std::size_t parameter) const override {
-    return update_->values(parameter, backup_ ? generation_ : update_->memory().present());
+    return update_->values(parameter, backup_ ? generation_ : update_->present());
   }
   std::span<std::byte> gradient(std::size_t parameter) override {
     return update_->gradient(parameter);
@@ -86,8 +86,24 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   std::uint64_t updates_of(const SavedCourse& course) const override { return course.steps; }
   Result<void> restore(const checkpoint::Reader& reader, const SavedCourse& course) override;
 
+  // The update that the last reform() has continued. It is needed again if that reform() has failed
+  // on some ranks.
+  struct Former {
+    std::int64_t number = 0;
+    std::unique_ptr<Communicator> own_world;
+    std::unique_ptr<GroupUpdate> update;
+  };
+
+  struct Continued {
+    std::int64_t number = 0;
+    std::int64_t next_number = 0;
+  };
+  Result<Continued> agree_on_update(Communicator& replicas) const;
+
   Communicator* replicas_;
   Options options_;
+  std::int64_t number_ = 0;         // of update_: the reform() that made it, the same on all ranks
+  std::unique_ptr<Former> former_;  // until all ranks are known to have ended the last reform()
   std::unique_ptr<Communicator> own_world_;  // for backup_; null: `replicas_` is used
   std::unique_ptr<GroupUpdate> update_;
   std::unique_ptr<BackupUpdate> backup_;  // null: updates wait for all ranks

@@ -64,7 +64,7 @@ TEST_P(GroupExchangeOf, ReformedOnFewerRanksContinuesTheModel) {
   const auto options = encoded_model("none", *parse_optimizer(GetParam()));
   constexpr int kBefore = 3;
   constexpr int kSteps = 6;
-  for (const std::pair<Network, int> setting :
+  for (const std::pair<Network, int>& setting :
        {std::pair{Network::kInProcess, 3}, std::pair{Network::kTwoHosts, 4}}) {
     const Network network = setting.first;
     const int ranks = setting.second;
@@ -124,9 +124,14 @@ TEST(GroupExchange, ReformedWithACodecEndsWithTheSameBitsOnAllRanks) {
 // Rank 1 ends in the middle of a step. The other ranks keep the version before it, and continue
 // from it among themselves.
 TEST(GroupExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
-  const auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+  auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
   const Course course{.steps = 4};
-  for (const Network network : {Network::kInProcess, Network::kTcp}) {
+  for (const auto& [network, replicas] : {std::pair{Network::kInProcess, Replicas::kPerHost},
+                                          std::pair{Network::kTcp, Replicas::kPerHost},
+                                          std::pair{Network::kInProcess, Replicas::kPerRank},
+                                          std::pair{Network::kTcp, Replicas::kPerRank}}) {
+    options.replicas = replicas;
+    const bool has_lost_state = network == Network::kTcp && replicas == Replicas::kPerHost;
     std::latch stepped(3);
     std::latch known(2);
     std::vector<Values> values(3);
@@ -143,7 +148,7 @@ TEST(GroupExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
       known.arrive_and_wait();
       const auto reformed = exchange->reform(**rest);
       // A lost rank was a host of its own, with the only copy of its part of the state.
-      if (network == Network::kTcp) {
+      if (has_lost_state) {
         ASSERT_FALSE(reformed.has_value());
         EXPECT_EQ(reformed.error().code, ErrorCode::kPeerLost);
         return;
@@ -165,6 +170,22 @@ TEST(GroupExchange, InPlaceHasTheSameBits) {
     const auto beside = train(Network::kTwoHosts, 4, options, {});
     options.beside = false;
     EXPECT_TRUE(train(Network::kTwoHosts, 4, options, {}) == beside) << codec;
+  }
+}
+
+// Sums have another order than those of ranks that share a replica.
+TEST(GroupExchange, AReplicaPerRankIsTrainedLikeOnePerHost) {
+  for (const char* optimizer :
+       {"sgd:rate=0.1,momentum=0.9", "adam:rate=0.01", "lamb:rate=0.01", "lars:rate=0.1"}) {
+    auto options = encoded_model("none", *parse_optimizer(optimizer));
+    options.clip_norm = 0.5;
+    const std::vector<Values> shared = train(Network::kInProcess, 3, options, {});
+    options.replicas = Replicas::kPerRank;
+    for (const Network network : {Network::kInProcess, Network::kTwoHosts}) {
+      const std::vector<Values> own = train(network, 3, options, {});
+      EXPECT_LT(largest_difference(own[0], shared[0]), 1e-4) << optimizer;
+      EXPECT_TRUE(own[1] == own[0] && own[2] == own[0]) << optimizer;
+    }
   }
 }
 
@@ -199,23 +220,29 @@ TEST(GroupExchange, ReadsGradientsElsewhere) {
   }
 }
 
-// 2 generations of values and state on the first rank of a host, and the gradients of every rank.
-TEST(GroupExchange, UsesTheMemoryThatItPromises) {
-  auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+// The memory of `ranks` ranks on one host, in copies of the model.
+double copies_of_model(const GroupUpdate::Options& options, int ranks) {
   std::atomic<std::size_t> bytes{0};
-  std::atomic<std::size_t> model_bytes{0};
-  constexpr int kRanks = 4;
-  run_ranks(Network::kInProcess, kRanks, [&](Job& job) {
+  run_ranks(Network::kInProcess, ranks, [&](Job& job) {
     const auto exchange = make_exchange(job, options);
     ASSERT_TRUE(take_steps(job.rank(), *exchange, options, {}, 0, 2).has_value());
     bytes += exchange->statistics().memory_bytes;
-    for (const ParameterInfo& info : options.parameters)
-      if (job.rank() == 0) model_bytes += info.count() * sizeof(float);
     EXPECT_TRUE(job.world().barrier().has_value());
   });
-  // Parameters and slices begin at cache lines.
-  constexpr std::size_t kPadding = 64 * 1024;
-  EXPECT_LE(bytes, (2 + 2 + kRanks) * model_bytes + kPadding);
+  std::size_t elements = 0;
+  for (const ParameterInfo& info : options.parameters) elements += info.count();
+  return static_cast<double>(bytes) / static_cast<double>(elements * sizeof(float));
+}
+
+TEST(GroupExchange, UsesTheMemoryThatItPromises) {
+  auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+  constexpr double kPadding = 0.1;  // parameters and slices begin at cache lines
+  // Two generations of values and state per host, and gradients per rank.
+  EXPECT_NEAR(copies_of_model(options, 4), 2 + 2 + 4, kPadding);
+  // One generation for a rank that has a replica of its own; together with others it has averages.
+  EXPECT_NEAR(copies_of_model(options, 1), 1 + 1 + 1, kPadding);
+  options.replicas = Replicas::kPerRank;
+  EXPECT_NEAR(copies_of_model(options, 4), 4 * (1 + 1 + 1 + 1), kPadding);
 }
 
 }  // namespace

@@ -105,7 +105,8 @@ Result<void> GroupUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool f
       codecs_.empty() ? std::vector<plan::CodecSpec>(codecs.size()) : codecs_;
   codecs_ = std::move(codecs);
   // Late updates need averages. Without them, hosts that update only their part have less work.
-  const bool leaves = for_good && all_plain && !can_be_late_;
+  const bool leaves =
+      for_good && all_plain && !can_be_late_ && options_.replicas == Replicas::kPerHost;
   if (codecs_ == old && !leaves) return {};
   TALLY_TRY(settle());
   leftovers_.keep(pipeline_->states(), memory_->layout(), tiers_.hosts);

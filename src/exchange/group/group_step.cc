@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/stopwatch.h"
 #include "exchange/auto_codec/auto_codec.h"
 #include "exchange/clip.h"
@@ -18,7 +20,8 @@
 //   complete()   agree() sums samples and use of parameters over all ranks. advance() handles the
 //                remaining buckets. update_deferred() waits for sums or averages, clips, updates
 //                the slices and publishes values. commit() makes the new version the present one
-//                when all ranks have come that far.
+//                when all ranks have come that far. With agrees_first_, updates are in place and
+//                begin when all ranks have all averages; nothing can fail from then on.
 namespace tally::exchange {
 bool GroupUpdate::is_deferred() const {
   return layerwise_ || options_.clip_norm.has_value() || across_ != Across::kNowhere;
@@ -61,6 +64,7 @@ void GroupUpdate::note_done(std::size_t b) {
 // Before the totals are known, only buckets that are complete by ready() are processed: all their
 // parameters are used.
 Result<void> GroupUpdate::advance(bool totals_known) {
+  if (!totals_known && agrees_first_ && !is_deferred()) return {};
   const Stopwatch watch(times_.update);
   for (; next_ < buckets_.size(); ++next_) {
     const BucketAccumulator& gradients = *buckets_[next_].gradients;
@@ -183,7 +187,7 @@ Result<std::vector<Squares>> GroupUpdate::all_cells() {
   // With averages all hosts have the same cells: only those of host 0 count, unless this rank has
   // all.
   const bool is_average = across_ == Across::kAverages;
-  const bool has_all = is_average && tiers_.locals() == 1;
+  const bool has_all = across_ != Across::kParts && tiers_.locals() == 1;
   for (const Bucket& bucket : buckets_) {
     if (is_average && !has_all && tiers_.host != 0) continue;
     const Stopwatch watch(times_.update);
@@ -238,12 +242,25 @@ Result<void> GroupUpdate::update_bucket(std::size_t b, const UpdateFacts& facts)
 }
 
 Result<void> GroupUpdate::update_deferred() {
-  const UpdateFacts now = facts();
-  if (!layerwise_ && !options_.clip_norm) {
+  if (!layerwise_ && !options_.clip_norm && !agrees_first_) {
+    const UpdateFacts now = facts();
     for (std::size_t b = 0; b < buckets_.size(); ++b) TALLY_TRY(update_bucket(b, now));
     return {};
   }
   for (std::size_t b = 0; pipeline_ && b < buckets_.size(); ++b) TALLY_TRY(await_average(b));
+  has_averages_ = true;
+  averages_rates_ = rates_;
+  if (agrees_first_) {
+    const Stopwatch watch(times_.wait);
+    TALLY_TRY(world_.barrier());
+  }
+  return apply();
+}
+
+// Updates all buckets when all gradients are there. A rank with a replica of its own needs no other
+// rank for that, and cannot fail.
+Result<void> GroupUpdate::apply() {
+  const UpdateFacts now = facts();
   TALLY_TRY(clip());
   std::vector<Squares> of_parameters;
   if (layerwise_) {
@@ -281,13 +298,14 @@ void GroupUpdate::publish(std::size_t b) {
 }
 
 // Returns when the new values have arrived on all ranks, and no rank reads gradients any more.
-// Ranks with late updates have no neighbours that read or write their memory.
+// Ranks with late updates, and those that have agreed, have no neighbours that read or write their
+// memory.
 Result<void> GroupUpdate::commit(bool updated) {
   for (Bucket& bucket : buckets_) {
     const Stopwatch watch(times_.wait);
     TALLY_TRY(bucket.published.finish());
   }
-  if (!can_be_late_) {
+  if (!can_be_late_ && !agrees_first_) {
     const Stopwatch watch(times_.wait);
     TALLY_TRY(world_.barrier());
   }
@@ -297,10 +315,26 @@ Result<void> GroupUpdate::commit(bool updated) {
     for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
     ++updates_;
   }
+  end_step();
+  return {};
+}
+
+void GroupUpdate::end_step() {
   for (Bucket& bucket : buckets_) bucket.gradients->clear();
   next_ = 0;
   ++step_;
   begun_ = false;
+  has_averages_ = false;
+}
+
+Result<void> GroupUpdate::discard_step() {
+  std::array<std::int32_t, 2> facts = {begun_ ? 1 : 0, pipeline_ && next_ > 0 ? 1 : 0};
+  TALLY_TRY(world_.allreduce(std::span<std::int32_t>(facts), ReduceOp::kMax));
+  const auto [is_begun, is_sent] = facts;
+  if (is_sent != 0)
+    return make_error(ErrorCode::kInvalid,
+                      "a step that has failed has sent gradients: start the job again");
+  if (is_begun != 0) end_step();
   return {};
 }
 

@@ -6,9 +6,10 @@
 #include "optimizer/update_rule.h"
 
 // A GroupUpdate continues where another one ended, with other ranks:
-//   1. agree_on_version(): all ranks have the same version. A rank commits an update by switching
-//      to its other generation once all ranks have completed it, so a rank that was lost on the way
-//      may leave some ranks one version ahead of the others.
+//   1. agree_on_version(): all ranks have the same version. A rank commits an update once all ranks
+//      have completed it, so a rank that was lost on the way may leave some ranks one version
+//      behind the others. Ranks behind switch to their other generation, or apply the averages that
+//      they have.
 //   2. Every host has all values. States of lost neighbours are in the memory of their host.
 //   3. State that only other hosts have arrives by sums: every element has one owner.
 namespace tally::exchange {
@@ -27,7 +28,7 @@ struct StateOfParameter {
 Result<void> GroupUpdate::agree_on_version(Communicator& world) {
   (void)settle();
   // In place, the step that was under way may have changed values on any rank.
-  std::int32_t torn = memory_->generations() == 1 && begun_ ? 1 : 0;
+  std::int32_t torn = !options_.beside && begun_ ? 1 : 0;
   TALLY_TRY(world.allreduce(std::span(&torn, 1), ReduceOp::kMax));
   if (torn != 0)
     return make_error(ErrorCode::kInvalid,
@@ -37,9 +38,14 @@ Result<void> GroupUpdate::agree_on_version(Communicator& world) {
       world.allreduce(std::span(&version, 1), can_be_late_ ? ReduceOp::kMin : ReduceOp::kMax));
   const auto own = static_cast<std::int64_t>(updates_);
   if (version == own) return {};
-  if (memory_->generations() == 1 || version > own + 1 || version < own - 1)
+  const bool has_other = agrees_first_ ? has_averages_ : options_.beside;
+  if (!has_other || version > own + 1 || version < own - 1)
     return make_error(ErrorCode::kInvalid, "this rank has version {}, another rank has {}", own,
                       version);
+  if (agrees_first_) {
+    rates_ = averages_rates_;
+    TALLY_TRY(apply());
+  }
   memory_->flip();
   const bool is_ahead = version > own;
   for (std::size_t p = 0; p < steps_.size(); ++p) {

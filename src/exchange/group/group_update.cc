@@ -34,6 +34,7 @@ std::vector<std::string> settings_of(const GroupUpdate::Options& options) {
   if (options.codec.kind != plan::Codec::kNone)
     lines.push_back(fmt::format("seed of the codec {}", options.seed));
   if (!options.beside) lines.push_back("in place");
+  if (options.replicas == Replicas::kPerRank) lines.push_back("a replica per rank");
   if (options.by_priority)
     lines.push_back(fmt::format("bytes in flight {}", options.bytes_in_flight));
   lines.insert(lines.end(), options.settings.begin(), options.settings.end());
@@ -74,8 +75,14 @@ GroupUpdate::GroupUpdate(Communicator& world, Options options, Tiers tiers)
   senders_.resize(options_.optimizers.size());
   for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
   const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
-  if (tiers_.hosts > 1) across_ = is_auto || can_be_late_ ? Across::kAverages : Across::kParts;
+  const bool has_replica = options_.replicas == Replicas::kPerRank;
+  if (tiers_.hosts > 1)
+    across_ = is_auto || can_be_late_ || has_replica ? Across::kAverages : Across::kParts;
   if (encodes(options_.codec)) across_ = Across::kAverages;
+  // auto may return to parts.
+  agrees_first_ = options_.beside && !options_.in_background && tiers_.locals() == 1 &&
+                  across_ != Across::kParts && !can_be_late_ && !is_auto;
+  memory_factory_ = tiers_.locals() == 1 ? ordinary_memory() : shared_memory(world_, tiers_);
   if (tiers_.hosts == 1 && is_auto && options_.on_event)
     options_.on_event("codec=auto: it is none, for there is one host");
 }
@@ -93,14 +100,21 @@ Result<std::unique_ptr<GroupUpdate>> GroupUpdate::make(Communicator& world, cons
                                                        Deadline by) {
   TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
   TALLY_TRY(check_same(world, {"trainers", "setting", settings_of(options)}, by));
-  TALLY_TRY(
-      Tiers tiers,
-      find_tiers(world, encodes(options.codec) ? SingleHost::kApart : SingleHost::kTogether, by));
+  const bool splits = encodes(options.codec) && options.replicas == Replicas::kPerHost;
+  TALLY_TRY(Tiers tiers,
+            find_tiers(world, splits ? Replicas::kPerHostIfSeveral : options.replicas, by));
   std::unique_ptr<GroupUpdate> update(new GroupUpdate(world, options, std::move(tiers)));
   std::vector<std::size_t> order(options.parameters.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  TALLY_TRY(update->use(update->layout_of(order), by));
-  return update;
+  const auto used = update->use(update->layout_of(order), by);
+  if (used) return update;
+  update->abort(used.error());
+  return used.error();
+}
+
+void GroupUpdate::abort(const Error& why) {
+  for (Communicator* const lane : {tiers_.sums.get(), tiers_.values.get()})
+    if (lane != nullptr) Lane(lane, tiers_.lane).abort(why);
 }
 
 Layout GroupUpdate::layout_of(std::span<const std::size_t> order) const {
@@ -112,8 +126,9 @@ Result<void> GroupUpdate::use(Layout layout, Deadline by) {
   pipeline_.reset();
   auto_.reset();
   buckets_.clear();
+  const int generations = options_.beside && !agrees_first_ ? 2 : 1;
   TALLY_TRY(memory_,
-            ModelMemory::make(world_, tiers_, std::move(layout), options_.beside ? 2 : 1, by));
+            ModelMemory::make(*memory_factory_, tiers_.local, std::move(layout), generations, by));
   make_buckets();
   return {};
 }
@@ -243,11 +258,25 @@ Result<void> GroupUpdate::make_slices() {
   for (int n = 0; n < tiers_.locals(); ++n)
     for (std::size_t b = 0; b < buckets_.size(); ++b)
       needs[static_cast<std::size_t>(n)].push_back(Slice::needs(slice_options(b, n)));
-  TALLY_TRY(
-      memory_->make_state(world_, tiers_, std::move(needs), deadline_after(now(), kSetupTimeout)));
+  TALLY_TRY(memory_->make_state(*memory_factory_, std::move(needs),
+                                deadline_after(now(), kSetupTimeout)));
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     buckets_[b].slice = Slice::make(slice_options(b, tiers_.local));
   return {};
+}
+
+std::size_t GroupUpdate::memory_bytes() const {
+  std::size_t bytes = memory_->bytes();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const DataType type = memory_->layout().buckets[b].type;
+    const std::size_t sum_bytes = type == DataType::kFloat64 ? sizeof(double) : sizeof(float);
+    const Bucket& bucket = buckets_[b];
+    if (across_ == Across::kParts)  // sums of the lane and of this rank's part, and new values
+      bytes += bucket.local.count() * sum_bytes + bucket.own.count() * (sum_bytes + size_of(type));
+    else if (is_deferred())
+      bytes += bucket.local.count() * sum_bytes;
+  }
+  return bytes;
 }
 
 std::size_t GroupUpdate::state_bytes() const {

@@ -62,8 +62,10 @@ struct UpdateTimes {
 //
 // ready() works on buckets that are complete on all neighbours, while the caller computes the other
 // gradients. New values are written beside the present ones; complete() commits them on all ranks
-// together. After an error the present values are whole, and so is the optimizer state; only the
-// state of codecs may include the failed step. Threads: calls must not overlap.
+// together. A rank that has a replica of its own, with all state, needs no second generation: once
+// all ranks have all averages, no rank needs another one to complete the update, and each of them
+// applies it in place. After an error the present values are whole, and so is the optimizer state;
+// only the state of codecs may include the failed step. Threads: calls must not overlap.
 class GroupUpdate final {
  public:
   struct Options {
@@ -93,9 +95,13 @@ class GroupUpdate final {
     std::uint64_t seed = 1;  // of random choices in codecs
     // Of the deadlines for setup; null: the steady clock. A simulation lends its own.
     const Clock* clock = nullptr;
-    // False: updates happen in place. That saves one copy of values and optimizer state per host,
-    // but after an error the values are undefined.
+    // kPerRank: every rank has all values and all optimizer state, in ordinary memory.
+    Replicas replicas = Replicas::kPerHost;
+    // False: updates happen in place, while gradients arrive. That saves one copy of values and
+    // optimizer state per host, but after an error the values are undefined.
     bool beside = true;
+    // Whether ranks compute while updates are made (backup:B): they need two generations.
+    bool in_background = false;
     std::vector<codec::SenderFacts> senders;  // by group, from split_groups(), or empty
     // Further settings that must be equal on all ranks; compared as text by make().
     std::vector<std::string> settings;
@@ -115,14 +121,18 @@ class GroupUpdate final {
   std::size_t groups() const { return options_.optimizers.size(); }
   // Memory of one parameter. All neighbours share the values; the gradient belongs to this rank.
   // reorder() moves both, and complete() the values.
-  std::span<std::byte> values(std::size_t parameter) const {
-    return values(parameter, memory_->present());
-  }
+  std::span<std::byte> values(std::size_t parameter) const { return values(parameter, present()); }
   std::span<std::byte> values(std::size_t parameter, int generation) const;
+  int present() const { return memory_->present(); }  // the generation of the present version
   std::span<std::byte> gradient(std::size_t parameter) const;
   std::size_t buckets() const { return buckets_.size(); }
   // Whether this rank writes values outside updates: the first rank of each host does.
   bool writes_values() const { return tiers_.local == 0; }
+
+  // Ends the lanes with an error, on the other ranks as well. A rank whose setup fails calls this:
+  // ranks of its lane that have come further wait for it, and a lane without the lost rank does not
+  // notice the loss. Not collective.
+  void abort(const Error& why);
 
   // Copies the values of rank 0 to all ranks. Called by all ranks.
   Result<void> spread_values(Deadline by);
@@ -143,6 +153,9 @@ class GroupUpdate final {
   // until complete() has returned, which needs a rank that is alone_on_host().
   Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr);
   bool alone_on_host() const { return tiers_.locals() == 1; }
+  // Forgets a step that was begun on some ranks and will not be completed on any. Called by all
+  // ranks. kInvalid if gradients of it have been sent.
+  Result<void> discard_step();
   // Called by all ranks. Parameters that were not ready() on this rank count as zero. Parameters
   // that were not ready() on any rank stay unchanged. `sums` is summed over all ranks.
   Result<UpdateTotals> complete(const StepContribution& contribution, std::span<const double> sums);
@@ -180,7 +193,8 @@ class GroupUpdate final {
   std::uint64_t updates() const { return updates_; }
   UpdateTimes times() const { return times_; }
   TimePoint now() const { return options_.clock != nullptr ? options_.clock->now() : steady_now(); }
-  const ModelMemory& memory() const { return *memory_; }
+  // That this rank has allocated, without codecs.
+  std::size_t memory_bytes() const;
   // The optimizer state and master copies of this rank, of one version; also before they are made.
   std::size_t state_bytes() const;
 
@@ -245,9 +259,11 @@ class GroupUpdate final {
   Result<std::vector<Squares>> squares_of_parameters();
   Result<std::vector<Squares>> all_cells();
   Result<void> update_deferred();
+  Result<void> apply();
   Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
   void publish(std::size_t bucket);
   Result<void> commit(bool updated);
+  void end_step();
 
   // Taking over from another GroupUpdate.
   Result<void> agree_on_version(Communicator& world);
@@ -271,6 +287,8 @@ class GroupUpdate final {
   const bool layerwise_;
   Across across_ = Across::kNowhere;
   const bool can_be_late_;
+  bool agrees_first_ = false;  // updates are in place, once all ranks have all averages
+  std::unique_ptr<MemoryFactory> memory_factory_;
   std::vector<codec::SenderFacts> senders_;
   std::unique_ptr<ModelMemory> memory_;
   std::unique_ptr<ModelMemory> former_;  // before reorder(), until all ranks have left it
@@ -283,6 +301,8 @@ class GroupUpdate final {
   std::uint64_t updates_ = 0;
   std::size_t next_ = 0;  // the first bucket without work in this step
   bool begun_ = false;
+  bool has_averages_ = false;           // of all buckets in this step
+  std::vector<double> averages_rates_;  // the learning rates of these averages
   double total_samples_ = 0;
   std::size_t cells_ = 0;
   std::vector<double> statistics_;

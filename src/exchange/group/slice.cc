@@ -177,8 +177,8 @@ class TypedSlice final : public Slice {
   void adopt_values() override {
     if constexpr (std::is_same_v<T, float>)
       if (is_half_)
-        kernel::kernels().widen(type_, bytes(memory_.present()), state(arrays_, memory_.present()),
-                                range_.count());
+        kernel::kernels().widen(type_, values_at(memory_.present()),
+                                state(arrays_, memory_.present()), range_.count());
   }
 
   std::vector<SliceState> states(Range part) override {
@@ -190,7 +190,7 @@ class TypedSlice final : public Slice {
       if (common.begin >= common.end) continue;
       SliceState state{.parameter = piece.parameter,
                        .first = piece.first_in_parameter + common.begin - piece.range.begin};
-      state.values = {bytes(present) + (common.begin - range_.begin) * size_of(type_),
+      state.values = {values_at(present) + (common.begin - range_.begin) * size_of(type_),
                       common.count() * size_of(type_)};
       const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(optimizer(piece)));
       const auto add = [&](std::size_t k) {
@@ -219,7 +219,7 @@ class TypedSlice final : public Slice {
   int written(int from) const { return memory_.generations() - 1 - from; }
 
   // The slice's first element: in the bucket, in an array of state.
-  std::byte* bytes(int generation) const {
+  std::byte* values_at(int generation) const {
     return memory_.values(bucket_, generation) + range_.begin * size_of(type_);
   }
   T* state(std::size_t array, int generation) const {
@@ -227,7 +227,7 @@ class TypedSlice final : public Slice {
   }
   // The values that the optimizer reads, and those that it writes.
   T* read_values(int from) const {
-    return is_half_ ? state(arrays_, from) : reinterpret_cast<T*>(bytes(from));
+    return is_half_ ? state(arrays_, from) : reinterpret_cast<T*>(values_at(from));
   }
   T* written_values(int from) {
     if (apart_ && !is_half_) return outgoing_.data();
@@ -292,7 +292,7 @@ class TypedSlice final : public Slice {
       if (!is_half_) return;
       const int to = written(facts.from);
       if (apart_) narrow_.resize(range_.count() * size_of(type_));
-      std::byte* const into = apart_ ? narrow_.data() : bytes(to);
+      std::byte* const into = apart_ ? narrow_.data() : values_at(to);
       kernel::kernels().narrow(type_, state(arrays_, to) + at(part.begin),
                                into + static_cast<std::size_t>(at(part.begin)) * size_of(type_),
                                part.count());

@@ -22,13 +22,14 @@ Result<Rank> first_neighbour(Communicator& world, Deadline by) {
 
 }  // namespace
 
-Result<Tiers> find_tiers(Communicator& world, SingleHost single_host, Deadline by) {
+Result<Tiers> find_tiers(Communicator& world, Replicas replicas, Deadline by) {
   TALLY_TRY(const std::int32_t first, first_neighbour(world, by));
   std::vector<std::int32_t> first_of(static_cast<std::size_t>(world.size()));
   TALLY_TRY(
       world.allgather(std::span<const std::int32_t>(&first, 1), std::span(first_of), {.by = by}));
   Tiers tiers{collective::topology_of(first_of, world.rank()), nullptr, nullptr};
-  const bool is_split = single_host == SingleHost::kApart && tiers.hosts == 1;
+  const bool is_split = replicas == Replicas::kPerRank ||
+                        (replicas == Replicas::kPerHostIfSeveral && tiers.hosts == 1);
   if (!tiers.is_even || is_split) {
     std::iota(first_of.begin(), first_of.end(), 0);
     tiers = {collective::topology_of(first_of, world.rank()), nullptr, nullptr};

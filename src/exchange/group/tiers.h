@@ -16,13 +16,14 @@ struct Tiers : collective::Topology {
   std::unique_ptr<Communicator> values;
 };
 
-// How ranks are treated if all of them are on one host.
-enum class SingleHost {
-  kTogether,
-  kApart,  // every rank counts as a host of its own
+// Which ranks have one copy of the model together.
+enum class Replicas {
+  kPerHost,
+  kPerHostIfSeveral,  // the ranks of a host, but on a single host every rank has its own
+  kPerRank,           // every rank counts as a host of its own
 };
 
 // Called by all ranks.
-Result<Tiers> find_tiers(Communicator& world, SingleHost single_host, Deadline by);
+Result<Tiers> find_tiers(Communicator& world, Replicas replicas, Deadline by);
 
 }  // namespace tally::exchange

@@ -21,46 +21,34 @@ std::size_t generation_bytes(const std::vector<StateArrays>& needs) {
   return bytes;
 }
 
-std::vector<std::span<std::byte>> of_neighbours(const std::vector<std::span<std::byte>>& all,
-                                                const Tiers& tiers) {
-  std::vector<std::span<std::byte>> views;
-  for (const Rank neighbour : tiers.neighbours)
-    views.push_back(all[static_cast<std::size_t>(neighbour)]);
-  return views;
-}
-
 }  // namespace
 
-Result<std::unique_ptr<ModelMemory>> ModelMemory::make(Communicator& world, const Tiers& tiers,
+Result<std::unique_ptr<ModelMemory>> ModelMemory::make(MemoryFactory& factory, int local,
                                                        Layout layout, int generations,
                                                        Deadline by) {
   TALLY_CHECK(generations == 1 || generations == 2);
   const std::size_t bytes = in_lines(std::max<std::size_t>(layout.bytes, 1));
   const std::size_t flag_bytes = StepFlags::bytes_for(layout.buckets.size());
-  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(layout), generations, tiers.local));
-  TALLY_TRY(memory->own_gradients_, world.allocate(bytes));
+  std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(layout), generations, local));
+  TALLY_TRY(memory->own_gradients_, factory.allocate(bytes));
   const std::size_t value_bytes = static_cast<std::size_t>(generations) * bytes;
-  TALLY_TRY(memory->own_values_, world.allocate(tiers.local == 0 ? value_bytes : 1));
-  TALLY_TRY(memory->own_flags_, world.allocate(flag_bytes));
-  TALLY_TRY(const auto gradients, world.share(memory->own_gradients_, by));
-  TALLY_TRY(const auto values, world.share(memory->own_values_, by));
-  TALLY_TRY(const auto flags, world.share(memory->own_flags_, by));
-  memory->gradients_ = of_neighbours(gradients, tiers);
-  for (const std::span<std::byte> view : of_neighbours(flags, tiers))
-    memory->flags_.emplace_back(view);
-  std::byte* const first = values[static_cast<std::size_t>(tiers.neighbours.front())].data();
+  TALLY_TRY(memory->own_values_, factory.allocate(local == 0 ? value_bytes : 1));
+  TALLY_TRY(memory->own_flags_, factory.allocate(flag_bytes));
+  TALLY_TRY(memory->gradients_, factory.share(memory->own_gradients_, by));
+  TALLY_TRY(const auto values, factory.share(memory->own_values_, by));
+  TALLY_TRY(const auto flags, factory.share(memory->own_flags_, by));
+  for (const std::span<std::byte> view : flags) memory->flags_.emplace_back(view);
+  std::byte* const first = values.front().data();
   memory->values_ = {first, first + (value_bytes - bytes)};
   return memory;
 }
 
-Result<void> ModelMemory::make_state(Communicator& world, const Tiers& tiers, Needs needs,
-                                     Deadline by) {
+Result<void> ModelMemory::make_state(MemoryFactory& factory, Needs needs, Deadline by) {
   needs_ = std::move(needs);
   const std::size_t bytes = static_cast<std::size_t>(generations_) *
                             generation_bytes(needs_[static_cast<std::size_t>(local_)]);
-  TALLY_TRY(own_state_, world.allocate(std::max<std::size_t>(bytes, 1)));
-  TALLY_TRY(const auto states, world.share(own_state_, by));
-  states_ = of_neighbours(states, tiers);
+  TALLY_TRY(own_state_, factory.allocate(std::max<std::size_t>(bytes, 1)));
+  TALLY_TRY(states_, factory.share(own_state_, by));
   return {};
 }
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "exchange/group/tiers.h"
+#include "exchange/memory/memory_factory.h"
 #include "exchange/memory/parameter_layout.h"
 #include "exchange/memory/step_flags.h"
 #include "tally/communicator.h"
@@ -19,18 +19,17 @@ struct StateArrays {
   std::size_t element_bytes = 4;  // 8 for float64 buckets
 };
 
-// The memory of a model on one host: the gradients of each rank, the parameter values once for all
-// ranks, the optimizer state of each rank's slices, and the flags that show the progress of each
-// rank. All neighbours share all of it.
+// The memory of one replica of a model, which belongs to the ranks of a host or to one rank: the
+// gradients of each rank, the parameter values once, the optimizer state of each rank's slices, and
+// the flags that show the progress of each rank. All ranks of the replica see all of it.
 //
 // Values and state exist in two generations. An update reads one of them and writes the other;
-// flip() commits it. With one generation updates happen in place: that saves the memory, but a
-// failed update leaves values that are partly old and partly new.
+// flip() commits it. With one generation updates happen in place.
 class ModelMemory final {
  public:
-  // Called by all ranks of the world. `generations` is 1 or 2.
-  static Result<std::unique_ptr<ModelMemory>> make(Communicator& world, const Tiers& tiers,
-                                                   Layout layout, int generations, Deadline by);
+  // Called by all ranks. `local` is this rank's number in the replica, `generations` is 1 or 2.
+  static Result<std::unique_ptr<ModelMemory>> make(MemoryFactory& factory, int local, Layout layout,
+                                                   int generations, Deadline by);
   ~ModelMemory();
   ModelMemory(const ModelMemory&) = delete;
   ModelMemory& operator=(const ModelMemory&) = delete;
@@ -60,7 +59,7 @@ class ModelMemory final {
   // Allocates the zeroed state of the ranks' slices: `needs` by neighbour, then by bucket. Called
   // by all ranks. The memory of an earlier call is freed.
   using Needs = std::vector<std::vector<StateArrays>>;
-  Result<void> make_state(Communicator& world, const Tiers& tiers, Needs needs, Deadline by);
+  Result<void> make_state(MemoryFactory& factory, Needs needs, Deadline by);
   // The first element of one array of a neighbour's slice.
   std::byte* state(int neighbour, std::size_t bucket, std::size_t array, int generation) const;
 
@@ -77,7 +76,7 @@ class ModelMemory final {
   int present_ = 0;
   bool is_left_ = false;
   SharedBuffer own_gradients_;
-  SharedBuffer own_values_;  // of the host's first rank, all generations
+  SharedBuffer own_values_;  // of the first rank, all generations
   SharedBuffer own_flags_;
   SharedBuffer own_state_;
   Needs needs_;

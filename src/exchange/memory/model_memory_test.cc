@@ -21,14 +21,15 @@ Layout two_buckets() {
 }
 
 std::unique_ptr<ModelMemory> make_memory(Job& job, const Tiers& tiers, int generations) {
-  auto made = ModelMemory::make(job.world(), tiers, two_buckets(), generations, soon());
+  const auto factory = shared_memory(job.world(), tiers);
+  auto made = ModelMemory::make(*factory, tiers.local, two_buckets(), generations, soon());
   EXPECT_TRUE(made.has_value());
   return std::move(*made);
 }
 
 TEST(ModelMemory, AnUpdateBesideThePresentVersionAppearsWithTheFlipOnly) {
   run_ranks(Network::kInProcess, 2, [](Job& job) {
-    const Tiers tiers = *find_tiers(job.world(), SingleHost::kTogether, soon());
+    const Tiers tiers = *find_tiers(job.world(), Replicas::kPerHost, soon());
     const auto memory = make_memory(job, tiers, 2);
     const auto value = [&](int generation) {
       return reinterpret_cast<float*>(memory->values(1, generation));
@@ -46,22 +47,33 @@ TEST(ModelMemory, AnUpdateBesideThePresentVersionAppearsWithTheFlipOnly) {
 }
 
 TEST(ModelMemory, WithOneGenerationAnUpdateIsInPlace) {
-  run_ranks(Network::kInProcess, 1, [](Job& job) {
-    const Tiers tiers = *find_tiers(job.world(), SingleHost::kTogether, soon());
-    const auto memory = make_memory(job, tiers, 1);
-    EXPECT_EQ(memory->values(0, memory->present()), memory->values(0, memory->next()));
+  const auto memory = *ModelMemory::make(*ordinary_memory(), 0, two_buckets(), 1, soon());
+  EXPECT_EQ(memory->values(0, memory->present()), memory->values(0, memory->next()));
+}
+
+// The ranks need not meet, and each of them keeps its own values.
+TEST(ModelMemory, OrdinaryMemoryBelongsToOneRank) {
+  run_ranks(Network::kInProcess, 2, [](Job& job) {
+    const auto memory = *ModelMemory::make(*ordinary_memory(), 0, two_buckets(), 2, soon());
+    auto* const value = reinterpret_cast<float*>(memory->values(1, memory->next()));
+    *value = static_cast<float>(1 + job.rank());
+    ASSERT_TRUE(job.world().barrier().has_value());
+    memory->flip();
+    EXPECT_EQ(*reinterpret_cast<float*>(memory->values(1, memory->present())), 1 + job.rank());
+    EXPECT_EQ(memory->bytes(), 3 * memory->layout().bytes);
   });
 }
 
 // Every array of every rank has its own place, which all neighbours see.
 TEST(ModelMemory, StateOfARankIsSeenByItsNeighbours) {
   run_ranks(Network::kInProcess, 3, [](Job& job) {
-    const Tiers tiers = *find_tiers(job.world(), SingleHost::kTogether, soon());
+    const Tiers tiers = *find_tiers(job.world(), Replicas::kPerHost, soon());
     const auto memory = make_memory(job, tiers, 2);
     ModelMemory::Needs needs;
     for (std::size_t n = 0; n < 3; ++n)
       needs.push_back({{.count = 10 + n, .arrays = 2}, {.count = 7, .arrays = 1}});
-    ASSERT_TRUE(memory->make_state(job.world(), tiers, needs, soon()).has_value());
+    const auto factory = shared_memory(job.world(), tiers);
+    ASSERT_TRUE(memory->make_state(*factory, needs, soon()).has_value());
     const auto visit = [&](int n, const auto& use) {
       for (int generation = 0; generation < 2; ++generation) {
         for (std::size_t b = 0; b < 2; ++b) {

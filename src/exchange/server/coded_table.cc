@@ -1,8 +1,10 @@
 #include "exchange/server/coded_table.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "codec/lowrank/factors.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::exchange {
 namespace {
@@ -13,7 +15,7 @@ std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options)
   if (options.spec.kind != plan::Codec::kPowersgd) return nullptr;
   const std::size_t columns = codec::shape_of(options.shape).columns;
   return std::make_unique<codec::PowerSgd>(
-      codec::PowerSgd::Options{.rows = options.copy.count / columns,
+      codec::PowerSgd::Options{.rows = options.count / columns,
                                .columns = columns,
                                .rank = options.spec.rank,
                                .seed = factor_seed(options.seed, options.first_element)});
@@ -22,21 +24,23 @@ std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options)
 }  // namespace
 
 CodedTable::CodedTable(const Options& options)
-    : options_(options),
-      copy_(options.copy),
-      matrix_(make_matrix(options)),
-      averages_(copy_.parts()) {
+    : options_(options), matrix_(make_matrix(options)), averages_(parts()) {
+  if (in_step())
+    state_.assign(
+        static_cast<std::size_t>(optimizer::state_arrays(options.optimizer)),
+        std::vector<float>(options.count,
+                           static_cast<float>(optimizer::initial_state(options.optimizer))));
   if (matrix_ != nullptr) return;
   // `there` encodes this worker's gradients, `back` decodes the averages of the servers. All parts
   // share the codecs of part 0 unless the codec depends on where a part begins.
   for (std::uint32_t part = 0; part < parts(); ++part) {
     if (part == 0 || codec::differs_by_run(options.spec)) {
-      const auto shape = codec::shape_of(options.shape, part * options.copy.part_elements);
+      const auto shape = codec::shape_of(options.shape, part * options.part_elements);
       ways_.push_back({.there = codec::make_codec(options.spec, shape),
                        .back = codec::make_broadcast_codec(options.spec, shape).codec});
     }
-    encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there,
-                                             copy_.size_of_part(part), options.sender));
+    encoders_.push_back(codec::Encoder::make(options.spec, *ways_.back().there, size_of_part(part),
+                                             options.sender));
   }
 }
 
@@ -46,7 +50,7 @@ codec::Draw CodedTable::draw_of(std::uint32_t part, const server::PushOptions& p
   return {.seed = in_step() ? options_.seed : options_.seed + push.clock,
           .step = push.version,
           .rank = static_cast<std::uint32_t>(options_.rank),
-          .first = options_.first_element + part * options_.copy.part_elements};
+          .first = options_.first_element + part * options_.part_elements};
 }
 
 void CodedTable::encode(std::uint32_t part, std::span<const float> gradient,
@@ -56,8 +60,7 @@ void CodedTable::encode(std::uint32_t part, std::span<const float> gradient,
   if (push.weight == 0) return;
   codec::Encoder& encoder = *encoders_[part];
   if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
-  const std::size_t used =
-      encoder.encode(copy_.part_of(gradient, part), draw_of(part, push), room_);
+  const std::size_t used = encoder.encode(part_of(gradient, part), draw_of(part, push), room_);
   message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
 }
 
@@ -67,9 +70,9 @@ Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::
     const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
     const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, push.version);
     if (averages_[part].is_average) {
-      TALLY_TRY(back.decode(averages_[part].bytes, copy_.part_of(next, part)));
+      TALLY_TRY(back.decode(averages_[part].bytes, part_of(next, part)));
     } else {
-      TALLY_TRY(copy_.read_state(client, part, 1));
+      TALLY_TRY(read_state(client, part, 1));
     }
   }
   return {};
@@ -79,7 +82,7 @@ void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const
                        std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = first; part < first + count; ++part) {
     if (!averages_[part].is_average) continue;
-    const std::span<const float> average = copy_.part_of(next, part);
+    const std::span<const float> average = part_of(next, part);
     scratch_.assign(average.begin(), average.end());
     encoders_[part]->observe_mean(scratch_, draw_of(part, push));
     apply_part(part, scratch_, present, next, push);
@@ -89,35 +92,57 @@ void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const
 void CodedTable::apply_part(std::uint32_t part, std::span<float> average,
                             std::span<const float> present, std::span<float> next,
                             const server::PushOptions& push) {
-  const std::span<const float> from = copy_.part_of(present, part);
-  const std::span<float> to = copy_.part_of(next, part);
-  std::copy(from.begin(), from.end(), to.begin());
-  copy_.apply(part, to, average, push.version, *push.rate);
+  const std::span<const float> from = part_of(present, part);
+  optimizer::Segment<float> segment{
+      .parameters = part_of(next, part), .gradient = average, .state = {}};
+  std::copy(from.begin(), from.end(), segment.parameters.begin());
+  for (std::size_t k = 0; k < state_.size(); ++k)
+    segment.state[k] = part_of(std::span(state_[k]), part);
+  optimizer::update(options_.optimizer, {.step = push.version + 1, .rate = *push.rate}, segment);
+}
+
+Result<void> CodedTable::read_state(ServerClient& client, std::uint32_t first,
+                                    std::uint32_t count) {
+  if (count == 0) return {};
+  const std::size_t begin = first * options_.part_elements;
+  const std::size_t end =
+      std::min(options_.count, (std::size_t{first} + count) * options_.part_elements);
+  Read read{.range = {.table = options_.table, .first = first, .count = count}, .state = {}};
+  for (std::size_t k = 0; k < state_.size(); ++k) {
+    std::vector<float>& array = read.state.emplace_back(end - begin);
+    TALLY_TRY(client.read_state(read.range, static_cast<int>(k),
+                                std::as_writable_bytes(std::span(array)), kTableLimit));
+  }
+  read_.push_back(std::move(read));
+  return {};
 }
 
 // The encoder of onebit-adam keeps a copy of the optimizer's first state array, the running mean of
 // the gradients, under the name "mean".
 void CodedTable::adopt() {
-  for (const std::uint32_t part : copy_.adopt()) {
+  for (const auto& [range, arrays] : std::exchange(read_, {})) {
+    for (std::size_t k = 0; k < state_.size(); ++k)
+      std::copy(arrays[k].begin(), arrays[k].end(),
+                state_[k].data() + range.first * options_.part_elements);
     if (options_.spec.kind != plan::Codec::kOnebitAdam) continue;
-    for (const codec::Encoder::State& state : encoders_[part]->states()) {
-      const std::span<const float> mean = copy_.state(0, part);
-      if (state.name == "mean") std::copy(mean.begin(), mean.end(), state.values.begin());
-    }
+    for (std::uint32_t part = range.first; part < range.first + range.count; ++part)
+      for (const codec::Encoder::State& state : encoders_[part]->states()) {
+        const std::span<const float> mean = part_of(std::span(state_[0]), part);
+        if (state.name == "mean") std::copy(mean.begin(), mean.end(), state.values.begin());
+      }
   }
 }
 
 void CodedTable::encode_factors(std::span<const float> left, std::span<const float> right,
                                 Messages& messages) const {
   const std::size_t columns = codec::shape_of(options_.shape).columns;
-  const codec::Factors factors{.rows = options_.copy.count / columns,
+  const codec::Factors factors{.rows = options_.count / columns,
                                .rank = static_cast<std::size_t>(matrix_->rank()),
                                .left = left,
                                .right = right};
   for (std::uint32_t part = 0; part < parts(); ++part) {
-    const codec::FactorRun run{.columns = columns,
-                               .first = part * options_.copy.part_elements,
-                               .count = copy_.size_of_part(part)};
+    const codec::FactorRun run{
+        .columns = columns, .first = part * options_.part_elements, .count = size_of_part(part)};
     messages[part].resize(codec::factor_bytes(run, factors.rank));
     codec::encode_factors(factors, run, messages[part]);
   }
@@ -126,7 +151,7 @@ void CodedTable::encode_factors(std::span<const float> left, std::span<const flo
 void CodedTable::apply_mean(std::span<float> mean, std::span<const float> present,
                             std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    apply_part(part, copy_.part_of(mean, part), present, next, push);
+    apply_part(part, part_of(mean, part), present, next, push);
 }
 
 std::vector<CodecState> CodedTable::states() {
@@ -145,7 +170,7 @@ std::vector<CodecState> CodedTable::states() {
     for (const codec::Encoder::State& state : encoders_[part]->states())
       states.push_back({.parameter = options_.parameter,
                         .name = state.name,
-                        .first = part * options_.copy.part_elements,
+                        .first = part * options_.part_elements,
                         .values = state.values});
   return states;
 }

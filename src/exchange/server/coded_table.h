@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,15 +10,17 @@
 #include "codec/encoder/encoder.h"
 #include "codec/lowrank/powersgd.h"
 #include "exchange/lane/codec_state.h"
-#include "exchange/server/own_copy.h"
+#include "exchange/server/server_client.h"
 #include "plan/codec_spec.h"
+#include "tally/optimizer.h"
 
 namespace tally::exchange {
 
 // A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
 // the encoder state of each part, which is a run of the codec, and with update=bsp the optimizer
-// state of its own copy. An encoded gradient counts as sent: if servers drop the push as too late,
-// it is lost like any other gradient, while the residual stays for the next one.
+// state of its own copy, to which it applies the averages bit for bit as servers do. An encoded
+// gradient counts as sent: if servers drop the push as too late, it is lost like any other
+// gradient, while the residual stays for the next one.
 // Threads: calls must not overlap.
 class CodedTable final {
  public:
@@ -29,13 +32,20 @@ class CodedTable final {
     std::uint64_t seed = 1;
     std::uint64_t first_element = 0;  // the parameter's first element in the model
     int rank = 0;
-    OwnCopy::Options copy;
+    server::TableId table = 0;
+    OptimizerSpec optimizer;
+    std::size_t count = 0;  // elements
+    std::size_t part_elements = 0;
+    bool in_step = false;  // update=bsp: this worker updates its own copy
   };
   explicit CodedTable(const Options& options);
 
-  std::uint32_t parts() const { return copy_.parts(); }
+  std::uint32_t parts() const {
+    return static_cast<std::uint32_t>((options_.count + options_.part_elements - 1) /
+                                      options_.part_elements);
+  }
   bool is_low_rank() const { return matrix_ != nullptr; }
-  bool in_step() const { return options_.copy.keeps_state; }  // update=bsp
+  bool in_step() const { return options_.in_step; }
 
   // One message per part; memory of a gradient in flight.
   using Messages = std::vector<std::vector<std::byte>>;
@@ -65,14 +75,29 @@ class CodedTable final {
                   const server::PushOptions& push);
 
   // Reads the servers' state, after values were pulled. adopt() then replaces the own state by it.
-  Result<void> read_state(ServerClient& client) { return copy_.read_state(client, 0, parts()); }
+  Result<void> read_state(ServerClient& client) { return read_state(client, 0, parts()); }
   void adopt();
-  void discard() { copy_.discard(); }  // forgets what was read
+  void discard() { read_.clear(); }  // forgets what was read
 
   // The encoder state; the spans refer to memory of this object.
   std::vector<CodecState> states();
 
  private:
+  // Optimizer state of servers.
+  struct Read {
+    ServerClient::PartRange range;
+    std::vector<std::vector<float>> state;  // by array
+  };
+
+  // A part of an array with the table's elements.
+  template <typename T>
+  std::span<T> part_of(std::span<T> all, std::uint32_t part) const {
+    return all.subspan(part * options_.part_elements, size_of_part(part));
+  }
+  std::size_t size_of_part(std::uint32_t part) const {
+    return std::min(options_.part_elements, options_.count - part * options_.part_elements);
+  }
+  Result<void> read_state(ServerClient& client, std::uint32_t first, std::uint32_t count);
   codec::Draw draw_of(std::uint32_t part, const server::PushOptions& push) const;
   void apply_part(std::uint32_t part, std::span<float> average, std::span<const float> present,
                   std::span<float> next, const server::PushOptions& push);
@@ -82,8 +107,9 @@ class CodedTable final {
     std::unique_ptr<codec::Codec> there;
     std::unique_ptr<codec::Codec> back;
   };
-  std::vector<Ways> ways_;  // by part, or one for all; empty for powersgd
-  OwnCopy copy_;
+  std::vector<Ways> ways_;                 // by part, or one for all; empty for powersgd
+  std::vector<std::vector<float>> state_;  // of the optimizer, by array; in_step()
+  std::vector<Read> read_;
   std::vector<std::unique_ptr<codec::Encoder>> encoders_;  // by part; empty for powersgd
   std::unique_ptr<codec::PowerSgd> matrix_;                // for powersgd
   std::vector<ServerClient::Average> averages_;            // by part

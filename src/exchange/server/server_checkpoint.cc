@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "exchange/state_names.h"
 #include "kernel/reduce/reduce.h"
 #include "optimizer/update_rule.h"
+#include "server/snapshot/row_snapshots.h"
 
 namespace tally::exchange {
 namespace {
@@ -31,8 +33,10 @@ Result<std::vector<SliceState>> ServerCheckpoint::read_tables() {
   TALLY_TRY(worker_.refresh());
   step_.renew();
   if (!worker_.tables().sparse().empty()) {
+    const auto number = static_cast<std::uint64_t>(steady_now().count());
     TALLY_TRY(const auto folder,
-              worker_.client().snapshot(snapshot_name_(worker_.steps()), kSnapshotLimit));
+              worker_.client().snapshot(server::row_snapshot_name(worker_.steps(), number),
+                                        kSnapshotLimit));
     snapshot_ = folder.string();
   }
   std::vector<SliceState> states(worker_.tables().options().parameters.size());

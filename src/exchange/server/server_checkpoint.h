@@ -1,9 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "exchange/exchange.h"
@@ -17,10 +15,8 @@ namespace tally::exchange {
 // tables go into a snapshot beside the checkpoint, for they may exceed the memory of one worker.
 class ServerCheckpoint final : public CheckpointState {
  public:
-  // Names a new snapshot at a step; only used with sparse tables.
-  using SnapshotName = std::function<std::string(std::uint64_t step)>;
-  ServerCheckpoint(ServerWorker& worker, ServerStep& step, SnapshotName snapshot_name)
-      : worker_(worker), step_(step), snapshot_name_(std::move(snapshot_name)), codecs_(worker) {}
+  ServerCheckpoint(ServerWorker& worker, ServerStep& step)
+      : worker_(worker), step_(step), codecs_(worker) {}
 
   // No rank pushes meanwhile.
   Result<std::vector<SliceState>> states() override;
@@ -41,7 +37,6 @@ class ServerCheckpoint final : public CheckpointState {
 
   ServerWorker& worker_;
   ServerStep& step_;
-  const SnapshotName snapshot_name_;
   ServerCodecStates codecs_;
   std::vector<std::vector<std::byte>> saved_;  // memory of states()
   std::string snapshot_;                       // of the last states()

@@ -35,7 +35,7 @@ ServerExchange::ServerExchange(std::unique_ptr<ServerClient> client, ServerTable
     : worker_(*client, std::move(tables)),
       step_(worker_, options.clip, options.rows),
       meetings_(worker_, step_),
-      checkpoint_(worker_, step_, options.snapshot_name),
+      checkpoint_(worker_, step_),
       client_(std::move(client)) {}
 
 // Tables of an earlier training restart at version 0: rounds, warm-ups and random choices depend on

@@ -28,7 +28,6 @@ class ServerExchange final : public Exchange {
     SparseRows* rows = nullptr;  // borrowed; null: no sparse tables
     // Writes the initial values of a parameter. Called on rank 0.
     std::function<void(std::size_t parameter, const RealSpan& values)> initial;
-    ServerCheckpoint::SnapshotName snapshot_name;
   };
   // Called by all ranks, whose options agree; all ranks get the initial values of rank 0.
   static Result<std::unique_ptr<ServerExchange>> make(std::unique_ptr<ServerClient> client,

@@ -32,7 +32,18 @@ Result<std::string> address_from_first(Communicator& world, const std::string& a
 
 }  // namespace
 
-server::DirectoryOptions directory_options(const PlaceOptions& options, int servers) {
+Result<ServerOptions> with_launcher(ServerOptions options,
+                                    const std::function<const char*(const char*)>& variable) {
+  const char* const directory = variable("TALLY_DIRECTORY");
+  if (directory == nullptr || !options.directory.empty() || options.count > 0) return options;
+  options.directory = directory;
+  if (options.secret) return options;
+  TALLY_TRY(const JobOptions job, options_from(variable));
+  options.secret = job.secret;
+  return options;
+}
+
+server::DirectoryOptions directory_options(const ServerOptions& options, int servers) {
   return {.listen = options.host + ":0",
           .secret = options.secret,
           .servers = servers,
@@ -46,7 +57,7 @@ ServerPlace::ServerPlace(bool colocated)
       is_leaving_(std::make_shared<std::atomic<bool>>(false)) {}
 
 Result<std::unique_ptr<ServerPlace>> ServerPlace::make(Communicator& world,
-                                                       const PlaceOptions& options,
+                                                       const ServerOptions& options,
                                                        const server::EventSink& on_event) {
   std::unique_ptr<ServerPlace> place(new ServerPlace(options.directory.empty()));
   // An orderly departure is no event; neither are servers that end while this worker leaves.

@@ -1,29 +1,22 @@
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "exchange/server/server_client.h"
 #include "tally/communicator.h"
 #include "tally/server.h"
+#include "tally/server_options.h"
 
 namespace tally::exchange {
 
-// The parameter servers of a job: those of a directory, or servers inside workers.
-struct PlaceOptions {
-  std::string directory = {};  // HOST:PORT; empty: servers inside workers
-  std::optional<Secret> secret = {};
-  // Of servers inside workers.
-  int count = 0;     // the first `count` ranks run one each; 0: all do
-  int replicas = 0;  // as in server::DirectoryOptions, like silence_limit
-  std::string host = "127.0.0.1";
-  std::string snapshots = {};
-  std::chrono::milliseconds silence_limit{};
-};
+// The options, with the directory and the secret that `tally run --servers` has put into the
+// environment if the options name no servers. kInvalid if the secret cannot be read.
+Result<ServerOptions> with_launcher(ServerOptions options,
+                                    const std::function<const char*(const char*)>& variable);
 
 // The directory of `servers` servers inside workers, which rank 0 runs.
-server::DirectoryOptions directory_options(const PlaceOptions& options, int servers);
+server::DirectoryOptions directory_options(const ServerOptions& options, int servers);
 
 // A rank's connection to the parameter servers, with the servers in this process: if no directory
 // is given, rank 0 runs one, and the first ranks run a server each.
@@ -31,7 +24,8 @@ class ServerPlace final : public ServerClient {
  public:
   // Called by all ranks; uses `world` only during the call. `on_event` is called when servers join
   // or leave, from other threads.
-  static Result<std::unique_ptr<ServerPlace>> make(Communicator& world, const PlaceOptions& options,
+  static Result<std::unique_ptr<ServerPlace>> make(Communicator& world,
+                                                   const ServerOptions& options,
                                                    const server::EventSink& on_event);
   // Servers inside workers run until all workers are done, unless an exception ends this worker.
   ~ServerPlace() override;

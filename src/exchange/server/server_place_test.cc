@@ -14,5 +14,15 @@ TEST(ServerPlace, TheDirectoryInsideRankZeroGetsTheLimitsOfTheJob) {
   EXPECT_EQ(options.silence_limit, std::chrono::seconds(7));
 }
 
+TEST(ServerPlace, ServersOfTheLauncherAreUsedUnlessTheOptionsNameOthers) {
+  const auto variable = [](const char* name) -> const char* {
+    return std::string_view(name) == "TALLY_DIRECTORY" ? "127.0.0.1:29500" : nullptr;
+  };
+  EXPECT_EQ(with_launcher({}, variable)->directory, "127.0.0.1:29500");
+  EXPECT_EQ(with_launcher({.directory = "10.0.0.1:1"}, variable)->directory, "10.0.0.1:1");
+  EXPECT_EQ(with_launcher({.count = 2}, variable)->directory, "");
+  EXPECT_EQ(with_launcher({}, [](const char*) -> const char* { return nullptr; })->directory, "");
+}
+
 }  // namespace
 }  // namespace tally::exchange

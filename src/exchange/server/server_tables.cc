@@ -160,11 +160,11 @@ std::unique_ptr<CodedTable> ServerTables::make_coded(const Table& table) const {
                           .seed = options_.seed,
                           .first_element = first_element_of(options_.parameters, p),
                           .rank = options_.rank,
-                          .copy = {.table = table.id,
-                                   .optimizer = options_.optimizers[table.group],
-                                   .count = table.count,
-                                   .part_elements = table.part_elements,
-                                   .keeps_state = options_.rules.update == plan::Update::kBsp}});
+                          .table = table.id,
+                          .optimizer = options_.optimizers[table.group],
+                          .count = table.count,
+                          .part_elements = table.part_elements,
+                          .in_step = options_.rules.update == plan::Update::kBsp});
 }
 
 std::vector<server::TableId> ServerTables::ids() const {

@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,6 +16,7 @@
 #include "tally/job.h"
 #include "tally/optimizer.h"
 #include "tally/rate_schedule.h"
+#include "tally/server_options.h"
 
 // Training of libtorch modules by all ranks of a job. This interface throws, as libtorch users
 // expect: every error is a Failure that names the rank and the cause.
@@ -63,21 +63,10 @@ enum class Buffers : std::uint8_t {
   kLeave,      // each rank keeps its own
 };
 
-// The location of the parameter servers of home=server.
-struct ServerOptions {
-  // HOST:PORT of the directory. Empty, and `count` 0: that of `tally run --servers`
-  // (TALLY_DIRECTORY, with the secret of the job). Else, and without such a launcher, rank 0 runs
-  // the directory, and the first `count` workers run one server each.
-  std::string directory = {};
-  int count = 0;  // servers inside workers; 0: one in each
-  int replicas =
-      0;  // servers inside workers: copies of all data; 0: two, or one if there is only one server
-  std::optional<Secret> secret = {};  // as for the job
-  // Servers inside workers: the address of this process. Needs a secret unless it is loopback.
-  std::string host = "127.0.0.1";
-  std::string snapshots = {};  // servers inside workers: snapshot folder; empty: none
-  // Servers inside workers: as in server::DirectoryOptions.
-  std::chrono::milliseconds silence_limit{};
+// Which workers have one copy of a model, a replica, together (home=group).
+enum class Replica {
+  kHost,  // those of a host, in shared memory; optimizer state is divided among all hosts
+  kRank,  // every worker has its own, with all optimizer state: the loss of a host costs no state
 };
 
 struct TrainerOptions {
@@ -95,6 +84,7 @@ struct TrainerOptions {
   // every step and faulting it in again in the next: a step is up to a fifth shorter. Applies to
   // the whole process, for the rest of its life.
   bool keep_freed_memory = true;
+  Replica replica = Replica::kHost;
   // home=group: updates values and optimizer state in place, instead of beside the present version.
   // That saves a copy of both per host, and time where they exceed the caches (a step of the mlp of
   // `tally bench train` is a tenth shorter). After an error the parameters are then undefined.
@@ -146,7 +136,7 @@ struct ShardOptions {
   std::uint64_t seed = 1;  // of the sample order; must be equal on all ranks
 };
 
-namespace adapter {
+namespace data {
 struct ShardCourse;
 }
 
@@ -187,7 +177,7 @@ class Shard {
   friend class Trainer;
   friend Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options);
   explicit Shard(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  const std::shared_ptr<adapter::ShardCourse>& course() const;
+  const std::shared_ptr<data::ShardCourse>& course() const;
 
   std::shared_ptr<State> state_;  // shared by copies of this object
 };

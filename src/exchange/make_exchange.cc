@@ -1,0 +1,86 @@
+#include "exchange/make_exchange.h"
+
+#include <utility>
+
+#include "base/errors.h"
+#include "exchange/check_same.h"
+#include "exchange/group/group_exchange.h"
+#include "exchange/server/server_exchange.h"
+#include "exchange/server/server_place.h"
+
+namespace tally::exchange {
+namespace {
+
+constexpr auto kMakeTimeout = std::chrono::minutes(5);
+
+// A group clips the decoded mean, which is momentum after the warm-up. The senders' state would
+// keep the unclipped mean.
+Result<void> check_clipping(const ExchangeOptions& options) {
+  const GroupUpdate::Options& update = options.update;
+  for (const auto& [name, limit] :
+       {std::pair("clip_norm", update.clip_norm), std::pair("clip_value", update.clip_value)}) {
+    if (!limit) continue;
+    if (!(*limit > 0)) return make_error(ErrorCode::kInvalid, "{} must be above 0", name);
+    if (options.plan.codec.kind == plan::Codec::kOnebitAdam &&
+        options.plan.home == plan::Home::kGroup)
+      return make_error(
+          ErrorCode::kInvalid,
+          "{} with codec={} in the group would clip momentum after the warm-up, not gradients: "
+          "leave it out, or use home=server, where each worker clips its own",
+          name, plan::to_string(options.plan.codec));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Exchange>> make_on_servers(Communicator& world,
+                                                  const ExchangeOptions& options,
+                                                  const policy::Rules& rules) {
+  const GroupUpdate::Options& update = options.update;
+  // Compare the models before a rank defines tables for them.
+  std::vector<std::string> parameters;
+  for (const ParameterInfo& info : update.parameters) parameters.push_back(to_string(info));
+  const Deadline by = Deadline::after(kMakeTimeout);
+  TALLY_TRY(check_same(world, {"models", "parameter", parameters}, by));
+  TALLY_TRY(check_same(world, {"trainers", "setting", update.settings}, by));
+  TALLY_TRY(auto place, ServerPlace::make(world, options.servers, update.on_event));
+  TALLY_TRY(auto made,
+            ServerExchange::make(std::move(place),
+                                 {.tables = {.parameters = update.parameters,
+                                             .optimizers = update.optimizers,
+                                             .rules = rules,
+                                             .plan = plan::to_string(options.plan),
+                                             .seed = update.seed,
+                                             .codec = update.codec,
+                                             .senders = update.senders,
+                                             .rank = world.rank()},
+                                  .clip = {.value = update.clip_value, .norm = update.clip_norm},
+                                  .rows = options.rows,
+                                  .initial = [&](std::size_t p, const RealSpan& values) {
+                                    options.initial(p, values.type, values.bytes);
+                                  }}));
+  return std::unique_ptr<Exchange>(std::move(made));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOptions options) {
+  TALLY_TRY(plan::check_exchanges_gradients(options.plan, "the trainer"));
+  TALLY_TRY(check_clipping(options));
+  TALLY_TRY(const policy::Rules rules,
+            policy::rules_of(options.plan, world.size(), options.update.seed));
+  options.update.codec = options.plan.codec;
+  options.update.by_priority = options.plan.schedule == plan::Schedule::kPriority;
+  options.update.bytes_in_flight = options.plan.bytes_in_flight;
+  if (options.plan.home == plan::Home::kServer) return make_on_servers(world, options, rules);
+  const auto initial = [types = options.update.parameters, write = std::move(options.initial)](
+                           std::size_t p, std::span<std::byte> values) {
+    write(p, types[p].type, values);
+  };
+  TALLY_TRY(auto made,
+            GroupExchange::make(
+                world, {.update = std::move(options.update), .rules = rules, .initial = initial},
+                Deadline::after(kMakeTimeout)));
+  return std::unique_ptr<Exchange>(std::move(made));
+}
+
+}  // namespace tally::exchange
