@@ -47,9 +47,9 @@ class Word2vec : public testing::Test {
     words.insert(words.begin(), TALLY_PROGRAM);
     return Child({.command = std::move(words)});
   }
-  Child train(std::vector<std::string> words) const {
+  Child train(std::vector<std::string> words, const std::string& rate = "0.05") const {
     words.insert(words.begin(), {"train", "word2vec", "--data", file("text.txt"), "--dimension",
-                                 "20", "--sample", "0", "--rate", "0.05"});
+                                 "20", "--sample", "0", "--rate", rate});
     return tally(std::move(words));
   }
 
@@ -91,10 +91,14 @@ TEST_F(Word2vec, TwoWorkersBringWordsOfATopicTogether) {
   EXPECT_THAT(analogy.output(), HasSubstr("/1\n1 questions have a word without a vector"));
 }
 
+// Every chunk of this text changes all 40 rows, and servers add the differences of workers that
+// started from the same rows. How many do depends on the load of the machine: the learning rate is
+// low enough for three of them.
 TEST_F(Word2vec, RowsMayLiveWithServers) {
   for (const std::string plan : {"home=server update=asp", "home=server update=ssp:2"}) {
     Child training = train({"--workers", "3", "--servers", "2", "--plan", plan, "--epochs", "6",
-                            "--output", file("v.txt"), "--json", file("out.jsonl")});
+                            "--output", file("v.txt"), "--json", file("out.jsonl")},
+                           "0.01");
     ASSERT_TRUE(training.exits(0)) << training.transcript();
     EXPECT_THAT(training.output(), HasSubstr(plan));
     EXPECT_EQ(training.errors(), "");
