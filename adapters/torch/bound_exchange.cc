@@ -125,7 +125,28 @@ bool BoundExchange::begin() {
   const bool computes = or_throw(exchange_->begin()).computes;
   begun_ = true;
   follow_values();
+  follow_gradients();
   return computes;
+}
+
+// Gradients in old slots keep their memory alive, and are copied when they are told.
+void BoundExchange::follow_gradients() {
+  exchange::GradientMemory* const memory =
+      exchange_->reads_elsewhere() ? nullptr : exchange_->gradient_memory();
+  if (memory == nullptr && slots_ == nullptr) return;
+  if (memory != nullptr && slots_ != nullptr && slots_->owner() == memory->owner()) return;
+  slots_ = memory != nullptr ? std::make_shared<GradientSlots>(memory->owner()) : nullptr;
+  for (std::size_t p = 0; p < bound_.size(); ++p) {
+    Bound& bound = bound_[p];
+    bound.gradient =
+        slots_ ? at::Tensor() : tensor_over({}, bound.values.scalar_type(), bound.parameter);
+    if (slots_) slots_->add(exchange_->gradient(p));
+  }
+}
+
+void BoundExchange::backward(const at::Tensor& loss) {
+  const LendingScope scope(slots_);
+  loss.backward();
 }
 
 void BoundExchange::announce(const exchange::StepContribution& contribution) {
@@ -151,8 +172,9 @@ void BoundExchange::arrived(std::size_t p) {
 // Whether the exchange can read the gradient where backward put it.
 bool BoundExchange::can_stay(const Bound& bound) const {
   const at::Tensor& gradient = bound.parameter.grad();
-  return bound.is_view && exchange_->reads_elsewhere() && gradient.is_contiguous() &&
-         gradient.scalar_type() == bound.values.scalar_type();
+  return bound.is_view && gradient.is_contiguous() &&
+         gradient.scalar_type() == bound.values.scalar_type() &&
+         (exchange_->reads_elsewhere() || (slots_ && slots_->hold(gradient)));
 }
 
 // The gradient is final.
@@ -161,20 +183,38 @@ void BoundExchange::tell(std::size_t p) {
   if (!bound.parameter.grad().defined()) return;
   bound.is_told = true;
   if (!begun_) begin();
-  if (can_stay(bound))
-    return or_throw(exchange_->ready(p, bytes_of(bound.parameter.grad()).data()));
-  collect(p);
-  or_throw(exchange_->ready(p));
+  const std::byte* const place =
+      can_stay(bound) ? bytes_of(bound.parameter.grad()).data() : collect(p);
+  or_throw(exchange_->ready(p, place));
 }
 
-// Copies the gradient into the memory of the exchange, unless it lies there.
-void BoundExchange::collect(std::size_t p) {
+// Copies the gradient into the memory of the exchange, unless it lies there. Returns its place;
+// null: the parameter's own.
+const std::byte* BoundExchange::collect(std::size_t p) {
   Bound& bound = bound_[p];
   if (!begun_) begin();
   const Stopwatch watch(copying_);
-  move_gradient(p);
+  if (slots_) {
+    take_slot(p);
+  } else {
+    move_gradient(p);
+  }
   copy_into(bound.gradient, bound.parameter.grad());
   if (bound.is_view) bound.parameter.mutable_grad() = bound.gradient;
+  return slots_ ? bytes_of(bound.gradient).data() : nullptr;
+}
+
+// Other tensors may have all slots of this size.
+void BoundExchange::take_slot(std::size_t p) {
+  Bound& bound = bound_[p];
+  if (bound.gradient.defined()) return;
+  const std::size_t bytes = bound.values.nbytes();
+  at::DataPtr slot = slots_->lend(bytes);
+  if (!slot) {
+    slots_->add(or_throw(exchange_->gradient_memory()->add(bytes)));
+    slot = slots_->lend(bytes);
+  }
+  bound.gradient = tensor_in(std::move(slot), bound.values);
 }
 
 // A gradient that lies in the old memory moves along.
@@ -202,19 +242,27 @@ void BoundExchange::end_update() {
   begun_ = announced_ = false;
   arrivals_.clear();
   for (Bound& bound : bound_) bound.is_told = false;
+  release_gradients();
   publish_values();
 }
 
 exchange::StepTotals BoundExchange::complete(const exchange::StepContribution& contribution) {
   gather();
   auto totals = exchange_->complete(contribution);
-  // The exchange may have freed the memory of gradients that lay in it.
-  for (Bound& bound : bound_)
-    if (bound.parameter.grad().defined() && bound.parameter.grad().is_alias_of(bound.gradient))
-      bound.parameter.mutable_grad() = at::Tensor();
+  release_gradients();
   const exchange::StepTotals made = or_throw(std::move(totals));
   end_update();
   return made;
+}
+
+// The exchange may have freed the memory of gradients that were copied there.
+void BoundExchange::release_gradients() {
+  for (Bound& bound : bound_) {
+    if (bound.gradient.defined() && bound.parameter.grad().defined() &&
+        bound.parameter.grad().is_alias_of(bound.gradient))
+      bound.parameter.mutable_grad() = at::Tensor();
+    if (slots_) bound.gradient = at::Tensor();
+  }
 }
 
 void BoundExchange::forget_gradients() {

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "adapters/torch/first_use.h"
+#include "adapters/torch/gradient_slots.h"
 #include "adapters/torch/tensors.h"
 #include "exchange/exchange.h"
 #include "exchange/saved_model.h"
@@ -18,8 +19,9 @@ namespace tally::adapter {
 
 // The trained parameters of a module, bound to the memory of an exchange. On the CPU a parameter of
 // the exchange's type is a view of its values; the views follow when the exchange moves its memory.
-// Gradients stay where backward put them if the exchange can read them there; otherwise they are
-// copied into its memory, where later backwards add to them. Values of other parameters are copied
+// Gradients stay where backward put them if the exchange can read them there, which backward()
+// arranges; otherwise they are copied into its memory, where later backwards add to them. Values of
+// other parameters are copied
 // to them, and their gradients from them. If the exchange needs it, a thread takes part in updates
 // while this one computes. Throws Failure. Threads: calls must not overlap.
 class BoundExchange final {
@@ -38,6 +40,8 @@ class BoundExchange final {
   // As those of exchange::Exchange. begin() returns whether this rank computes a gradient.
   bool begin();
   void announce(const exchange::StepContribution& contribution);
+  // loss.backward(), which puts gradients into the memory of the exchange where that is possible.
+  void backward(const at::Tensor& loss);
   // Whether other ranks rely on the announced gradients: the step must then be completed.
   bool is_announced() const { return announced_; }
   exchange::StepTotals complete(const exchange::StepContribution& contribution);
@@ -78,7 +82,7 @@ class BoundExchange final {
     // Tensors over the memory of the exchange. Each has a storage of its own, which moves with all
     // views of it.
     at::Tensor values;
-    at::Tensor gradient;
+    at::Tensor gradient;   // with slots_: only while a gradient is copied there
     bool is_told = false;  // ready() was called since announce()
     Accumulator accumulator = {};
     std::uintptr_t hook = 0;  // of the accumulator
@@ -88,17 +92,21 @@ class BoundExchange final {
   void arrived(std::size_t parameter);
   void tell(std::size_t parameter);
   bool can_stay(const Bound& bound) const;
-  void collect(std::size_t parameter);
+  const std::byte* collect(std::size_t parameter);
   void move_gradient(std::size_t parameter);
+  void take_slot(std::size_t parameter);
+  void release_gradients();
   void gather();
   void end_update();
   void follow_values();
+  void follow_gradients();
   void publish_values();
 
   const std::unique_ptr<exchange::Exchange> exchange_;
-  std::vector<Bound> bound_;           // by parameter
-  std::vector<std::size_t> arrivals_;  // parameters in the order of their gradients
-  bool begun_ = false;                 // gradient() of the exchange is valid
+  std::vector<Bound> bound_;              // by parameter
+  std::shared_ptr<GradientSlots> slots_;  // null: each gradient has its own place
+  std::vector<std::size_t> arrivals_;     // parameters in the order of their gradients
+  bool begun_ = false;                    // gradient() of the exchange is valid
   bool announced_ = false;
   Duration copying_{};
   std::jthread background_;

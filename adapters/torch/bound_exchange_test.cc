@@ -11,9 +11,10 @@
 namespace tally::adapter {
 namespace {
 
-// Plain SGD of one rank in float32, with two generations of values, and gradients that move at
-// each begin().
+// Plain SGD of one rank in float32, with two generations of values. Gradients move at each begin(),
+// or lie together with `lends`.
 class TestExchange final : public exchange::Exchange,
+                           private exchange::GradientMemory,
                            private exchange::Meetings,
                            private exchange::CheckpointState {
  public:
@@ -28,18 +29,18 @@ class TestExchange final : public exchange::Exchange,
       initial(p, DataType::kFloat32, values(p));
     }
     ready_.resize(parameters.size());
+    places_.resize(parameters.size());
   }
 
   Result<exchange::StepChoice> begin() override {
-    if (!has_begun) room_ = 1 - room_;
+    if (!has_begun && !lends) room_ = 1 - room_;
     has_begun = true;
     return exchange::StepChoice{};
   }
   Result<bool> announce(const exchange::StepContribution&) override { return true; }
   Result<void> ready(std::size_t parameter, const std::byte* elsewhere) override {
     ready_[parameter] = true;
-    const std::span<std::byte> gradient = this->gradient(parameter);
-    if (elsewhere != nullptr) std::memcpy(gradient.data(), elsewhere, gradient.size());
+    places_[parameter] = elsewhere != nullptr ? elsewhere : gradient(parameter).data();
     was_elsewhere = elsewhere != nullptr;
     return {};
   }
@@ -48,10 +49,11 @@ class TestExchange final : public exchange::Exchange,
     if (failure) return *failure;
     for (std::size_t p = 0; p < memory_.size(); ++p) {
       Memory& memory = memory_[p];
+      const auto* const gradient = reinterpret_cast<const float*>(places_[p]);
       for (std::size_t i = 0; i < memory.values[0].size(); ++i)
         memory.values[1 - now_][i] =
             memory.values[now_][i] -
-            (ready_[p] ? static_cast<float>(own.rates[0]) * memory.gradients[room_][i] : 0);
+            (ready_[p] ? static_cast<float>(own.rates[0]) * gradient[i] : 0);
     }
     now_ = 1 - now_;
     ++steps_;
@@ -71,6 +73,7 @@ class TestExchange final : public exchange::Exchange,
   std::span<std::byte> gradient(std::size_t parameter) override {
     return std::as_writable_bytes(std::span(memory_[parameter].gradients[room_]));
   }
+  exchange::GradientMemory* gradient_memory() override { return lends ? this : nullptr; }
   exchange::Meetings& meetings() override { return *this; }
   exchange::CheckpointState& checkpoint() override { return *this; }
   exchange::Statistics statistics() const override { return {}; }
@@ -78,6 +81,8 @@ class TestExchange final : public exchange::Exchange,
   bool has_begun = false;
   bool reads = false;          // gradients elsewhere
   bool was_elsewhere = false;  // the gradient of the last ready()
+  bool lends = false;          // has a GradientMemory
+  int added = 0;               // calls of add()
   std::optional<Error> failure;
 
  private:
@@ -86,6 +91,11 @@ class TestExchange final : public exchange::Exchange,
     std::array<std::vector<float>, 2> gradients;
   };
 
+  std::shared_ptr<const void> owner() const override { return owner_; }
+  Result<std::span<std::byte>> add(std::size_t bytes) override {
+    ++added;
+    return std::as_writable_bytes(std::span(more_.emplace_back(bytes / sizeof(float))));
+  }
   bool in_step() const override { return true; }
   bool is_first() const override { return true; }
   Result<void> sum(std::span<double>) override { return {}; }
@@ -113,7 +123,10 @@ class TestExchange final : public exchange::Exchange,
   }
 
   std::deque<Memory> memory_;
+  std::deque<std::vector<float>> more_;
+  const std::shared_ptr<const void> owner_ = std::make_shared<int>();
   std::vector<bool> ready_;
+  std::vector<const std::byte*> places_;
   std::size_t now_ = 0;
   std::size_t room_ = 0;
   std::uint64_t steps_ = 0;
@@ -195,6 +208,47 @@ TEST_F(BoundExchangeTest, GradientsStayWhereTheExchangeCanReadThem) {
     EXPECT_EQ(bound->copying(), Duration::zero());
     EXPECT_LE((before - 0.1 * sum - parameters[0].tensor).abs().max().item<double>(), 1e-6);
   }
+}
+
+// The largest parameter is large enough to be lent its memory.
+TEST_F(BoundExchangeTest, BackwardPutsGradientsIntoTheMemoryOfTheExchange) {
+  inner->lends = true;
+  SmallNet alone = own_net(1);
+  for (int step = 0; step < 3; ++step) {
+    bound->begin();
+    bound->announce(contribution);
+    bound->backward(loss_of(net, test_batch(step, 8)));
+    EXPECT_EQ(net->second->weight.grad().data_ptr(), inner->gradient(2).data());
+    complete();
+    alone->zero_grad();
+    loss_of(alone, test_batch(step, 8)).backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : alone->parameters()) parameter.sub_(parameter.grad(), 0.1);
+  }
+  EXPECT_EQ(inner->added, 0);
+  expect_near(copies_of(*alone), copies_of(*net), 1e-6, "sequential sgd");
+}
+
+// The caller keeps all gradients, which must not change: the exchange gives more memory.
+TEST_F(BoundExchangeTest, GradientsThatTheCallerKeepsStayUnchanged) {
+  inner->lends = true;
+  std::vector<at::Tensor> kept;
+  std::vector<at::Tensor> copies;
+  SmallNet alone = own_net(1);
+  for (int step = 0; step < 3; ++step) {
+    bound->begin();
+    bound->backward(loss_of(net, test_batch(step, 8)));
+    kept.push_back(net->second->weight.grad());
+    copies.push_back(kept.back().clone());
+    complete();
+    alone->zero_grad();
+    loss_of(alone, test_batch(step, 8)).backward();
+    const at::NoGradGuard no_grad;
+    for (at::Tensor& parameter : alone->parameters()) parameter.sub_(parameter.grad(), 0.1);
+  }
+  EXPECT_EQ(inner->added, 2);
+  expect_same_bits(kept, copies, "gradients");
+  expect_near(copies_of(*alone), copies_of(*net), 1e-6, "sequential sgd");
 }
 
 TEST_F(BoundExchangeTest, AGradientThatArrivesTwiceAfterTheAnnouncementIsRefused) {

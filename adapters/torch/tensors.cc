@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,6 +46,13 @@ at::ScalarType scalar_type_of(DataType wanted) {
 at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like) {
   return at::from_blob(memory.data(), like.sizes(),
                        at::TensorOptions().dtype(type).device(at::kCPU));
+}
+
+at::Tensor tensor_in(at::DataPtr memory, const at::Tensor& like) {
+  const auto held = std::make_shared<at::DataPtr>(std::move(memory));
+  return at::from_blob(
+      held->get(), like.sizes(), [held](void*) { held->clear(); },
+      at::TensorOptions().dtype(like.scalar_type()).device(at::kCPU));
 }
 
 std::span<std::byte> bytes_of(const at::Tensor& tensor) {

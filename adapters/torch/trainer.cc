@@ -227,9 +227,9 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   if (is_last && disturbance_.is_none()) bound_->announce(with_rates(pending_.contribution()));
   const PhaseScope scope(job_, "backward");
   if (samples != pending_.unit) {
-    (loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit))).backward();
+    bound_->backward(loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit)));
   } else {
-    loss.backward();
+    bound_->backward(loss);
   }
   pending_.loss_sum += loss.item<double>() * static_cast<double>(samples);
 }

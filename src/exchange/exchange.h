@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,7 @@ struct StepTotals {
 
 class Background;
 class CheckpointState;
+class GradientMemory;
 class Meetings;
 struct Statistics;
 
@@ -62,7 +64,8 @@ class Exchange {
   // rely on the announced gradients: the update must then be completed.
   virtual Result<bool> announce(const StepContribution& contribution) = 0;
   // The gradient of a parameter has its final value for this update. It is in gradient(parameter),
-  // or stays at `elsewhere` until complete() has returned, which needs reads_elsewhere().
+  // or stays at `elsewhere` until complete() has returned, which needs reads_elsewhere(), or an
+  // address in gradient_memory().
   virtual Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr) = 0;
   virtual bool reads_elsewhere() const { return false; }
   // A parameter that was not ready() on this rank has no gradient here.
@@ -93,11 +96,25 @@ class Exchange {
   // Where this rank writes its gradient, between begin() and complete(). It moves like the values.
   virtual std::span<std::byte> gradient(std::size_t parameter) = 0;
 
+  // Not null if a gradient may also lie in gradient() of another parameter.
+  virtual GradientMemory* gradient_memory() { return nullptr; }
+
   // Not null if updates happen while this rank computes (backup:B).
   virtual Background* background() { return nullptr; }
   virtual Meetings& meetings() = 0;
   virtual CheckpointState& checkpoint() = 0;
   virtual Statistics statistics() const = 0;
+};
+
+// The memory behind gradient() of all parameters. A backward pass can write its gradients there
+// itself, in any order.
+class GradientMemory {
+ public:
+  virtual ~GradientMemory() = default;
+  // Keeps the memory alive, also after the exchange. Another owner: the gradients have moved.
+  virtual std::shared_ptr<const void> owner() const = 0;
+  // More memory, for gradients of parameters whose own memory is in use.
+  virtual Result<std::span<std::byte>> add(std::size_t bytes) = 0;
 };
 
 // The updates of other ranks that this rank takes part in while it computes. A thread of the driver

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstring>
 #include <functional>
 #include <vector>
 
@@ -17,7 +18,17 @@ struct StepScript {
   std::function<void(std::size_t parameter)> write_gradient;
 };
 
-// The part of a step between begin() and complete(). Some steps announce their contribution.
+// Moves the gradient to memory that the exchange adds; a gradient that is read where it was is NaN.
+inline Result<const std::byte*> move_gradient(exchange::Exchange& exchange, std::size_t p) {
+  const std::span<std::byte> own = exchange.gradient(p);
+  TALLY_TRY(const std::span<std::byte> added, exchange.gradient_memory()->add(own.size()));
+  std::memcpy(added.data(), own.data(), own.size());
+  std::memset(own.data(), 0xFF, own.size());
+  return added.data();
+}
+
+// The part of a step between begin() and complete(). Some steps announce their contribution, and
+// some gradients lie elsewhere if the exchange allows it.
 inline Result<void> compute_gradients(exchange::Exchange& exchange, const StepScript& script,
                                       const exchange::StepContribution& own) {
   TALLY_TRY(script.compute(script.before));
@@ -25,7 +36,11 @@ inline Result<void> compute_gradients(exchange::Exchange& exchange, const StepSc
   if (script.rng.below(2) == 0) TALLY_TRY(exchange.announce(own));
   for (const std::size_t p : script.order) {
     script.write_gradient(p);
-    TALLY_TRY(exchange.ready(p));
+    const std::byte* elsewhere = nullptr;
+    if (p % 3 == 1 && exchange.gradient_memory() != nullptr) {
+      TALLY_TRY(elsewhere, move_gradient(exchange, p));
+    }
+    TALLY_TRY(exchange.ready(p, elsewhere));
     TALLY_TRY(script.compute(std::chrono::microseconds(
         script.rng.below(static_cast<std::uint64_t>(script.between.count())))));
   }

@@ -1,7 +1,6 @@
 #include "exchange/group/bucket_accumulator.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
 #include "kernel/array/weighted_sum.h"
@@ -30,26 +29,22 @@ std::size_t BucketAccumulator::index_of(std::size_t parameter) const {
 }
 
 bool BucketAccumulator::add(std::size_t parameter, const std::byte* elsewhere) {
-  TALLY_CHECK(elsewhere == nullptr || locals_ == 1);
-  Added& added = added_[index_of(parameter)];
-  if (added.is_here) return false;
-  added = {.is_here = true, .elsewhere = elsewhere};
-  if (elsewhere != nullptr) all_in_bucket_ = false;
+  const std::size_t index = index_of(parameter);
+  if (added_[index]) return false;
+  added_[index] = true;
+  const BucketLayout& bucket = memory_.layout().buckets[bucket_];
+  const std::byte* const own =
+      memory_.gradients(bucket_, local_) + bucket.entries[index].range.begin * size_of(bucket.type);
+  memory_.put_gradient(parameter, elsewhere != nullptr ? elsewhere : own);
   return --missing_ == 0;
 }
 
-bool BucketAccumulator::has(std::size_t parameter) const {
-  return added_[index_of(parameter)].is_here;
-}
+bool BucketAccumulator::has(std::size_t parameter) const { return added_[index_of(parameter)]; }
 
-void BucketAccumulator::zero_missing() {
+void BucketAccumulator::end() {
   const BucketLayout& bucket = memory_.layout().buckets[bucket_];
-  const std::size_t element = size_of(bucket.type);
-  std::byte* const own = memory_.gradients(bucket_, local_);
   for (std::size_t i = 0; i < added_.size(); ++i)
-    if (!added_[i].is_here)
-      std::memset(own + bucket.entries[i].range.begin * element, 0,
-                  bucket.entries[i].range.count() * element);
+    if (!added_[i]) memory_.put_gradient(bucket.entries[i].parameter, nullptr);
 }
 
 void BucketAccumulator::close(std::uint64_t step) const {
@@ -63,9 +58,8 @@ bool BucketAccumulator::is_complete(std::uint64_t step) const {
 }
 
 void BucketAccumulator::clear() {
-  std::fill(added_.begin(), added_.end(), Added{});
+  std::fill(added_.begin(), added_.end(), false);
   missing_ = added_.size();
-  all_in_bucket_ = true;
 }
 
 double BucketAccumulator::samples() const {
@@ -76,7 +70,9 @@ double BucketAccumulator::samples() const {
 
 template <typename T>
 BucketAccumulator::Sum<T>::Sum(const BucketAccumulator& of, double divisor)
-    : of_(of), inputs_(static_cast<std::size_t>(of.locals_)) {
+    : of_(of),
+      layout_(of.memory_.layout().buckets[of.bucket_]),
+      inputs_(static_cast<std::size_t>(of.locals_)) {
   for (int n = 0; n < of.locals_; ++n) {
     const StepFlags& flags = of.memory_.flags(n);
     weights_.push_back(flags.samples() > 0 ? static_cast<T>(flags.weight() / divisor) : T{0});
@@ -85,25 +81,29 @@ BucketAccumulator::Sum<T>::Sum(const BucketAccumulator& of, double divisor)
 
 template <typename T>
 void BucketAccumulator::Sum<T>::operator()(Range part, T* out) {
-  const BucketLayout& bucket = of_.memory_.layout().buckets[of_.bucket_];
-  const std::size_t element = size_of(bucket.type);
-  if (of_.all_in_bucket_) {
-    for (int n = 0; n < of_.locals_; ++n)
-      inputs_[static_cast<std::size_t>(n)] =
-          of_.memory_.gradients(of_.bucket_, n) + part.begin * element;
-    return kernel::weighted_sum(bucket.type, inputs_, std::span<const T>(weights_), out,
-                                part.count());
+  const auto first =
+      std::partition_point(layout_.entries.begin(), layout_.entries.end(),
+                           [&](const auto& entry) { return entry.range.end <= part.begin; });
+  for (auto entry = first; entry != layout_.entries.end() && entry->range.begin < part.end; ++entry)
+    sum_entry(*entry, part, out);
+}
+
+template <typename T>
+void BucketAccumulator::Sum<T>::sum_entry(const BucketLayout::Entry& entry, Range part, T* out) {
+  const Range common{std::max(entry.range.begin, part.begin), std::min(entry.range.end, part.end)};
+  entry_weights_ = weights_;
+  for (int n = 0; n < of_.locals_; ++n) {
+    const auto index = static_cast<std::size_t>(n);
+    if (weights_[index] == T{0}) continue;
+    const std::byte* const gradient = of_.memory_.gradient(entry.parameter, n);
+    if (gradient == nullptr) {
+      entry_weights_[index] = T{0};
+    } else {
+      inputs_[index] = gradient + (common.begin - entry.range.begin) * size_of(layout_.type);
+    }
   }
-  for (std::size_t i = 0; i < of_.added_.size(); ++i) {
-    const Range entry = bucket.entries[i].range;
-    const Range common{std::max(entry.begin, part.begin), std::min(entry.end, part.end)};
-    if (common.begin >= common.end) continue;
-    inputs_.front() = of_.added_[i].elsewhere != nullptr
-                          ? of_.added_[i].elsewhere + (common.begin - entry.begin) * element
-                          : of_.memory_.gradients(of_.bucket_, of_.local_) + common.begin * element;
-    kernel::weighted_sum(bucket.type, inputs_, std::span<const T>(weights_),
-                         out + (common.begin - part.begin), common.count());
-  }
+  kernel::weighted_sum(layout_.type, inputs_, std::span<const T>(entry_weights_),
+                       out + (common.begin - part.begin), common.count());
 }
 
 template class BucketAccumulator::Sum<float>;

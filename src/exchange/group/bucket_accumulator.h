@@ -9,7 +9,7 @@ namespace tally::exchange {
 
 // The gradients of one bucket on one host:
 //
-//   add (a parameter's gradient) ... -> zero_missing -> close -> is_complete -> sum -> clear
+//   add (a parameter's gradient) ... -> end -> close -> is_complete -> sum -> clear
 //
 // Each rank adds its own gradients, which lie in its part of the ModelMemory. Sums are weighted,
 // and made in the order of ranks. Threads: calls must not overlap; other ranks have objects of
@@ -20,22 +20,22 @@ class BucketAccumulator final {
   BucketAccumulator(const ModelMemory& memory, std::size_t bucket, int local, int locals);
 
   // This rank's gradient of a parameter is final. It lies in the bucket, or at `elsewhere`, where
-  // it stays until clear(): possible if no other rank shares the memory. Returns whether it was
-  // the last parameter of the bucket.
+  // it stays until clear(): in any memory if no other rank shares the ModelMemory, otherwise where
+  // ModelMemory::has_gradients(). Returns whether it was the last parameter of the bucket.
   bool add(std::size_t parameter, const std::byte* elsewhere);
   bool has(std::size_t parameter) const;
   bool is_full() const { return missing_ == 0; }
-  // This rank adds nothing more in step `step`: sums may be made. zero_missing() first sets the
-  // gradients to zero that were not added.
-  void zero_missing();
+  // This rank adds nothing more in step `step`: sums may be made. end() first tells the other ranks
+  // which gradients were not added, and so count as zero.
+  void end();
   void close(std::uint64_t step) const;
   bool is_complete(std::uint64_t step) const;  // closed on all ranks of the host
   void clear();
 
   // Valid once is_complete().
   double samples() const;
-  // A function that writes the weighted sum of a part of the bucket, divided by `divisor`. T is
-  // double for float64 buckets, otherwise float.
+  // A function that writes the weighted sum of a part of the bucket, divided by `divisor`. It does
+  // not write to the gaps between parameters. T is double for float64 buckets, otherwise float.
   template <typename T>
   class Sum;
   template <typename T>
@@ -44,19 +44,14 @@ class BucketAccumulator final {
   }
 
  private:
-  struct Added {
-    bool is_here = false;
-    const std::byte* elsewhere = nullptr;
-  };
   std::size_t index_of(std::size_t parameter) const;
 
   const ModelMemory& memory_;
   const std::size_t bucket_;
   const int local_;
   const int locals_;
-  std::vector<Added> added_;  // by entry of the bucket
+  std::vector<bool> added_;  // by entry of the bucket
   std::size_t missing_;
-  bool all_in_bucket_ = true;
 };
 
 template <typename T>
@@ -66,9 +61,14 @@ class BucketAccumulator::Sum final {
   void operator()(Range part, T* out);
 
  private:
+  void sum_entry(const BucketLayout::Entry& entry, Range part, T* out);
+
   const BucketAccumulator& of_;
-  std::vector<T> weights_;           // by neighbour
-  std::vector<const void*> inputs_;  // by neighbour
+  const BucketLayout& layout_;
+  std::vector<T> weights_;  // by neighbour; 0: its gradients are not read
+  // Of one entry.
+  std::vector<T> entry_weights_;
+  std::vector<const void*> inputs_;
 };
 
 }  // namespace tally::exchange

@@ -58,6 +58,36 @@ TEST(BucketAccumulator, AveragesBySamplesOnceAllRanksHaveClosed) {
   });
 }
 
+// Each rank has the gradients of the two parameters in other places; rank 0 has none for b.
+TEST(BucketAccumulator, ReadsTheGradientsOfNeighboursWhereverTheyLie) {
+  run_ranks(Network::kInProcess, 2, [](Job& job) {
+    const Tiers tiers = *find_tiers(job.world(), Replicas::kPerHost, soon());
+    const auto factory = shared_memory(job.world(), tiers);
+    const auto memory = one_bucket(job, tiers);
+    BucketAccumulator bucket(*memory, 0, tiers.local, tiers.locals());
+    const std::span<std::byte> more = *memory->add_gradients(*factory, 40 * sizeof(float));
+    EXPECT_TRUE(memory->has_gradients(more));
+    EXPECT_FALSE(memory->has_gradients({more.data() + 1, more.size()}));
+    auto* const a = reinterpret_cast<float*>(more.data());
+    auto* const b = reinterpret_cast<float*>(memory->gradients(0, tiers.local)) + 7;
+    std::fill_n(a, 40, job.rank() == 0 ? 1.0F : 4.0F);
+    std::fill_n(b, 20, 9.0F);
+    memory->flags(tiers.local).weigh(1, 1);
+    bucket.add(0, more.data());
+    if (job.rank() == 1) bucket.add(1, reinterpret_cast<const std::byte*>(b));
+    bucket.end();
+    bucket.close(1);
+    ASSERT_TRUE(job.world().barrier().has_value());
+    const BucketLayout& layout = memory->layout().buckets[0];
+    std::vector<float> sum(layout.count);
+    bucket.sum<float>(1)({0, layout.count}, sum.data());
+    for (const BucketLayout::Entry& entry : layout.entries)
+      for (std::size_t i = entry.range.begin; i < entry.range.end; ++i)
+        EXPECT_EQ(sum[i], entry.parameter == 0 ? 5.0F : 9.0F);
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 // The gradient of one parameter lies elsewhere, that of the other was not added.
 TEST(BucketAccumulator, ReadsGradientsElsewhereAndZeroesThoseThatAreMissing) {
   run_ranks(Network::kInProcess, 1, [](Job& job) {
@@ -70,7 +100,7 @@ TEST(BucketAccumulator, ReadsGradientsElsewhereAndZeroesThoseThatAreMissing) {
     for (std::size_t i = 0; i < elsewhere.size(); ++i) elsewhere[i] = static_cast<float>(i);
     memory->flags(0).weigh(3, 3);
     bucket.add(0, reinterpret_cast<const std::byte*>(elsewhere.data()));
-    bucket.zero_missing();
+    bucket.end();
     std::vector<float> sum(layout.count, -1.0F);
     bucket.sum<float>(3)({0, layout.count}, sum.data());
     for (const BucketLayout::Entry& entry : layout.entries)

@@ -13,7 +13,10 @@ namespace tally::exchange {
 
 // home=group: ranks sum gradients and update parameters among themselves. With update=backup:B they
 // are not in step: background() takes part in the updates while this rank computes.
-class GroupExchange final : public Exchange, private Meetings, private CheckpointState {
+class GroupExchange final : public Exchange,
+                            private GradientMemory,
+                            private Meetings,
+                            private CheckpointState {
  public:
   struct Options {
     GroupUpdate::Options update;
@@ -50,6 +53,10 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   std::span<std::byte> gradient(std::size_t parameter) override {
     return update_->gradient(parameter);
   }
+  // The first update moves gradients to other buckets. With backups neighbours may read them later.
+  GradientMemory* gradient_memory() override {
+    return order_is_settled_ && !backup_ ? this : nullptr;
+  }
   Background* background() override { return backup_.get(); }
   Meetings& meetings() override { return *this; }
   CheckpointState& checkpoint() override { return *this; }
@@ -70,6 +77,11 @@ class GroupExchange final : public Exchange, private Meetings, private Checkpoin
   Result<StepTotals> offer(const StepContribution& contribution);
   void follow(const BackupUpdate::Taken& taken);
   void end_update();
+
+  std::shared_ptr<const void> owner() const override { return update_->gradient_owner(); }
+  Result<std::span<std::byte>> add(std::size_t bytes) override {
+    return update_->add_gradients(bytes);
+  }
 
   bool in_step() const override { return backup_ == nullptr; }
   bool is_first() const override { return replicas_->rank() == 0; }

@@ -46,6 +46,8 @@ void GroupUpdate::begin(const StepContribution& contribution) {
 
 Result<void> GroupUpdate::ready(std::size_t parameter, const std::byte* elsewhere) {
   if (failure_) return *failure_;
+  TALLY_CHECK(elsewhere == nullptr || alone_on_host() ||
+              memory_->has_gradients({elsewhere, gradient(parameter).size()}));
   const std::size_t bucket = memory_->layout().place_of[parameter].bucket;
   if (!buckets_[bucket].gradients->add(parameter, elsewhere) || !begun_) return {};
   close(bucket);
@@ -133,7 +135,7 @@ Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribu
   if (auto_) auto_->ended();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     // Announced weights stay valid. Gradients of ranks without samples are not read.
-    if (contribution.samples > 0) buckets_[b].gradients->zero_missing();
+    if (contribution.samples > 0) buckets_[b].gradients->end();
     close(b);
   }
   TALLY_TRY(UpdateTotals totals, agree(contribution, sums));

@@ -150,9 +150,14 @@ class GroupUpdate final {
   // complete() does all the work.
   void begin(const StepContribution& contribution);
   // The gradient of a parameter is complete. It is in gradient(parameter), or stays at `elsewhere`
-  // until complete() has returned, which needs a rank that is alone_on_host().
+  // until complete() has returned: in any memory if this rank is alone_on_host(), otherwise in
+  // gradient() of any parameter or in memory from add_gradients().
   Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr);
   bool alone_on_host() const { return tiers_.locals() == 1; }
+  Result<std::span<std::byte>> add_gradients(std::size_t bytes) {
+    return memory_->add_gradients(*memory_factory_, bytes);
+  }
+  std::shared_ptr<const void> gradient_owner() const { return memory_->gradient_owner(); }
   // Forgets a step that was begun on some ranks and will not be completed on any. Called by all
   // ranks. kInvalid if gradients of it have been sent.
   Result<void> discard_step();

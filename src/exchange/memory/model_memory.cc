@@ -28,19 +28,47 @@ Result<std::unique_ptr<ModelMemory>> ModelMemory::make(MemoryFactory& factory, i
                                                        Deadline by) {
   TALLY_CHECK(generations == 1 || generations == 2);
   const std::size_t bytes = in_lines(std::max<std::size_t>(layout.bytes, 1));
-  const std::size_t flag_bytes = StepFlags::bytes_for(layout.buckets.size());
+  const StepFlags::Counts counts{.buckets = layout.buckets.size(),
+                                 .parameters = layout.place_of.size()};
   std::unique_ptr<ModelMemory> memory(new ModelMemory(std::move(layout), generations, local));
-  TALLY_TRY(memory->own_gradients_, factory.allocate(bytes));
+  memory->own_gradients_ = std::make_shared<std::vector<SharedBuffer>>(1);
+  SharedBuffer& buckets = memory->own_gradients_->front();
+  TALLY_TRY(buckets, factory.allocate(bytes));
   const std::size_t value_bytes = static_cast<std::size_t>(generations) * bytes;
   TALLY_TRY(memory->own_values_, factory.allocate(local == 0 ? value_bytes : 1));
-  TALLY_TRY(memory->own_flags_, factory.allocate(flag_bytes));
-  TALLY_TRY(memory->gradients_, factory.share(memory->own_gradients_, by));
+  TALLY_TRY(memory->own_flags_, factory.allocate(StepFlags::bytes_for(counts)));
+  TALLY_TRY(memory->gradients_, factory.share(buckets, by));
   TALLY_TRY(const auto values, factory.share(memory->own_values_, by));
   TALLY_TRY(const auto flags, factory.share(memory->own_flags_, by));
-  for (const std::span<std::byte> view : flags) memory->flags_.emplace_back(view);
+  for (const std::span<std::byte> view : flags) memory->flags_.emplace_back(view, counts);
   std::byte* const first = values.front().data();
   memory->values_ = {first, first + (value_bytes - bytes)};
   return memory;
+}
+
+// Buffers of one rank have the same distance in all processes of the host, which map the memory of
+// the host as a whole.
+void ModelMemory::put_gradient(std::size_t parameter, const std::byte* gradient) const {
+  const auto address = [](const std::byte* memory) {
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory));
+  };
+  const std::int64_t place =
+      gradient == nullptr ? StepFlags::kNowhere
+                          : address(gradient) - address(own_gradients_->front().bytes().data());
+  flags(local_).put(parameter, place);
+}
+
+Result<std::span<std::byte>> ModelMemory::add_gradients(MemoryFactory& factory, std::size_t bytes) {
+  TALLY_TRY(SharedBuffer more, factory.allocate(bytes));
+  own_gradients_->push_back(std::move(more));
+  return own_gradients_->back().bytes();
+}
+
+bool ModelMemory::has_gradients(std::span<const std::byte> memory) const {
+  return std::any_of(own_gradients_->begin(), own_gradients_->end(), [&](const SharedBuffer& own) {
+    const std::byte* const begin = own.bytes().data();
+    return memory.data() >= begin && memory.data() + memory.size() <= begin + own.bytes().size();
+  });
 }
 
 Result<void> ModelMemory::make_state(MemoryFactory& factory, Needs needs, Deadline by) {
@@ -62,7 +90,8 @@ std::byte* ModelMemory::state(int neighbour, std::size_t bucket, std::size_t arr
 }
 
 std::size_t ModelMemory::bytes() const {
-  std::size_t bytes = own_gradients_.bytes().size() + own_state_.bytes().size();
+  std::size_t bytes = own_state_.bytes().size();
+  for (const SharedBuffer& gradients : *own_gradients_) bytes += gradients.bytes().size();
   if (local_ == 0) bytes += own_values_.bytes().size();
   return bytes;
 }
@@ -75,7 +104,7 @@ ModelMemory::~ModelMemory() {
   const bool all_left = std::all_of(flags_.begin(), flags_.end(),
                                     [](const StepFlags& flags) { return flags.has_left(); });
   if (all_left) return;
-  own_gradients_.keep();
+  for (SharedBuffer& gradients : *own_gradients_) gradients.keep();
   own_values_.keep();
   own_flags_.keep();
   own_state_.keep();

@@ -52,6 +52,23 @@ class ModelMemory final {
   std::byte* gradients(std::size_t bucket, int neighbour) const {
     return gradients_[static_cast<std::size_t>(neighbour)].data() + layout_.buckets[bucket].offset;
   }
+  // The gradient of a parameter on a neighbour, wherever it lies; null if there is none. Valid as
+  // StepFlags::place().
+  const std::byte* gradient(std::size_t parameter, int neighbour) const {
+    const std::int64_t place = flags(neighbour).place(parameter);
+    return place == StepFlags::kNowhere
+               ? nullptr
+               : gradients_[static_cast<std::size_t>(neighbour)].data() + place;
+  }
+  // Tells the neighbours where this rank's gradient of a parameter lies; null: there is none. If
+  // there are neighbours, it lies in gradients() or in memory from add_gradients().
+  void put_gradient(std::size_t parameter, const std::byte* gradient) const;
+  // More memory that neighbours can read gradients from.
+  Result<std::span<std::byte>> add_gradients(MemoryFactory& factory, std::size_t bytes);
+  // Whether neighbours can read gradients there.
+  bool has_gradients(std::span<const std::byte> memory) const;
+  // Keeps the memory of gradients alive.
+  std::shared_ptr<const void> gradient_owner() const { return own_gradients_; }
   const StepFlags& flags(int neighbour) const {
     return flags_[static_cast<std::size_t>(neighbour)];
   }
@@ -75,7 +92,8 @@ class ModelMemory final {
   const int local_;
   int present_ = 0;
   bool is_left_ = false;
-  SharedBuffer own_gradients_;
+  // The buckets, then what add_gradients() has added. Shared with tensors that lie in it.
+  std::shared_ptr<std::vector<SharedBuffer>> own_gradients_;
   SharedBuffer own_values_;  // of the first rank, all generations
   SharedBuffer own_flags_;
   SharedBuffer own_state_;

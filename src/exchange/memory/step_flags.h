@@ -8,22 +8,36 @@
 namespace tally::exchange {
 
 // The progress of a rank in a step, in memory that its neighbours read: the weight of its
-// gradients, and the buckets that are complete. Only the rank itself writes. Steps are numbered
-// from 1.
+// gradients, the place of each gradient, and the buckets that are complete. Only the rank itself
+// writes. Steps are numbered from 1.
 class StepFlags {
  public:
-  static std::size_t bytes_for(std::size_t buckets) {
-    return sizeof(Head) + buckets * sizeof(std::atomic<std::uint64_t>);
+  struct Counts {
+    std::size_t buckets = 0;
+    std::size_t parameters = 0;
+  };
+  // The place of a gradient that does not exist.
+  static constexpr std::int64_t kNowhere = INT64_MIN;
+
+  static std::size_t bytes_for(const Counts& counts) {
+    return sizeof(Head) + counts.buckets * sizeof(std::atomic<std::uint64_t>) +
+           counts.parameters * sizeof(std::atomic<std::int64_t>);
   }
-  // `memory` is initially zero, has bytes_for(buckets) bytes and is aligned to a cache line.
-  explicit StepFlags(std::span<std::byte> memory)
+  // `memory` is initially zero, has bytes_for(counts) bytes and is aligned to a cache line.
+  StepFlags(std::span<std::byte> memory, const Counts& counts)
       : head_(reinterpret_cast<Head*>(memory.data())),
-        complete_(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data() + sizeof(Head))) {}
+        complete_(reinterpret_cast<std::atomic<std::uint64_t>*>(memory.data() + sizeof(Head))),
+        places_(reinterpret_cast<std::atomic<std::int64_t>*>(complete_ + counts.buckets)) {}
 
   // Call before complete() of the same step.
   void weigh(double weight, double samples) const {
     head_->weight.store(std::bit_cast<std::uint64_t>(weight), std::memory_order_relaxed);
     head_->samples.store(std::bit_cast<std::uint64_t>(samples), std::memory_order_relaxed);
+  }
+  // The gradient of a parameter begins `place` bytes after the rank's first gradient. Call before
+  // complete() of its bucket.
+  void put(std::size_t parameter, std::int64_t place) const {
+    places_[parameter].store(place, std::memory_order_relaxed);
   }
   void complete(std::size_t bucket, std::uint64_t step) const {
     complete_[bucket].store(step, std::memory_order_release);
@@ -44,6 +58,10 @@ class StepFlags {
   double samples() const {
     return std::bit_cast<double>(head_->samples.load(std::memory_order_relaxed));
   }
+  // Valid if the parameter's bucket was seen complete, and samples() > 0.
+  std::int64_t place(std::size_t parameter) const {
+    return places_[parameter].load(std::memory_order_relaxed);
+  }
 
  private:
   struct alignas(64) Head {
@@ -52,7 +70,8 @@ class StepFlags {
     std::atomic<std::uint32_t> left;
   };
   Head* head_;
-  std::atomic<std::uint64_t>* complete_;
+  std::atomic<std::uint64_t>* complete_;  // by bucket
+  std::atomic<std::int64_t>* places_;     // by parameter
 };
 
 }  // namespace tally::exchange
