@@ -12,9 +12,10 @@ namespace {
 class WatchedStall : public testing::TestWithParam<std::string> {};
 
 TEST_P(WatchedStall, CulpritIsNamedWithItsLastOperationAndItsStack) {
-  WatchedCrew crew({.crew = {.transport = GetParam()}, .stall_warning = milliseconds(500)});
+  WatchedCrew crew({.crew = {.transport = GetParam()}, .stall_warning = scaled(milliseconds(500))});
   ASSERT_TRUE(crew.start_all({"compute"}));
-  const auto line = crew.coordinator().line_with("is missing in");
+  // On a loaded machine a rank may also be late in the barrier before it.
+  const auto line = crew.coordinator().line_with("is missing in #1 ");
   ASSERT_TRUE(line.has_value()) << crew.coordinator().transcript();
   for (const char* part :
        {"rank 2 (host ", "is missing in #1 allreduce sum of 5000 float32",
@@ -26,7 +27,7 @@ TEST_P(WatchedStall, CulpritIsNamedWithItsLastOperationAndItsStack) {
   EXPECT_TRUE(crew.says("the stall is over"));
   EXPECT_TRUE(crew.crew().all_say("done"));
   // The coordinator reports a stall only once.
-  EXPECT_FALSE(crew.coordinator().line_with("is missing in", milliseconds(0)).has_value());
+  EXPECT_FALSE(crew.coordinator().line_with("is missing in #1 ", milliseconds(0)).has_value());
 }
 
 TEST_P(WatchedStall, MismatchedOperationsAreNamed) {

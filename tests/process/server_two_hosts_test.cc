@@ -55,8 +55,8 @@ TEST_F(ServersOnTwoHosts, AWrongSecretIsRefused) {
   const auto near = server(0);
   const auto far = server(1);
   const std::string other = write_secret(folder_, "other", 'x');
-  const auto stranger = start(
-      1, {TALLY_SERVER_WORKER, "0", "--directory", address_, "--secret", other, "--join", "1"});
+  const auto stranger =
+      start(1, {TALLY_SERVER_WORKER, "0", "--directory", address_, "--secret", other});
   EXPECT_TRUE(stranger->exits(1)) << stranger->transcript();
   EXPECT_TRUE(stranger->complains("kRefused")) << stranger->transcript();
   EXPECT_TRUE(directory_->line_with("has another secret").has_value()) << directory_->transcript();

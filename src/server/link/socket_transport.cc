@@ -17,8 +17,6 @@
 namespace tally::server {
 namespace {
 
-constexpr Duration kLastWords = std::chrono::seconds(1);
-
 std::string identity_of(Role role) {
   if (role == Role::kDirectory) return "tally directory";
   return role == Role::kServer ? "tally server" : "tally worker";
@@ -105,7 +103,7 @@ void SocketTransport::stop() {
   if (!running_) return;
   running_ = false;
   connector_->stop();
-  const Deadline by = SteadyClock().after(kLastWords);
+  const Deadline by = SteadyClock().after(options_.last_words);
   for (const auto& loop : loops_) loop->stop(by);
   closing_links_.clear();
   std::unordered_map<NodeId, Peer> peers;

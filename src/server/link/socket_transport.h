@@ -109,6 +109,8 @@ struct SocketTransportOptions {
   TransportKind transport = TransportKind::kAuto;
   // Limit of unread answers per worker.
   std::size_t backlog_bytes = std::size_t{4} << 20;
+  // How long stop() sends what is left.
+  Duration last_words = std::chrono::seconds(1);
 };
 
 // Runs a node over sockets: TCP, plain or TLS, and shared memory within a host. The directory

@@ -57,7 +57,7 @@ class Ear : public Node {
   // Waits for the next message for at most ten seconds.
   std::optional<Heard> next() {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, 10s, [&] { return !heard_.empty(); })) return std::nullopt;
+    if (!changed_.wait_for(lock, 60s, [&] { return !heard_.empty(); })) return std::nullopt;
     Heard first = std::move(heard_.front());
     heard_.pop_front();
     return first;
@@ -86,7 +86,7 @@ class Ear : public Node {
   }
   bool wait(std::map<NodeId, int>& counts, NodeId peer, int times) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, 10s, [&] { return counts[peer] >= times; });
+    return changed_.wait_for(lock, 60s, [&] { return counts[peer] >= times; });
   }
 
   std::mutex mutex_;
@@ -147,6 +147,7 @@ class SocketTransportOver : public testing::TestWithParam<OptionsCase> {
     if (GetParam().secret) options.secret = secret();
     options.transport = transport;
     options.threads = 2;
+    options.last_words = 60s;
     auto made = SocketTransport::make(options, {});
     ASSERT_TRUE(made.has_value()) << made.error().message;
     party.transport = *std::move(made);
@@ -161,7 +162,7 @@ class SocketTransportOver : public testing::TestWithParam<OptionsCase> {
   // Joins and sets the node's number directly, in place of a directory.
   void join(Party& party, NodeId number) {
     const auto where = group::address_from(directory_.transport->address());
-    const auto joined = party.transport->join(*where, SteadyClock().after(10s));
+    const auto joined = party.transport->join(*where, SteadyClock().after(60s));
     ASSERT_TRUE(joined.has_value()) << joined.error().message;
     ASSERT_TRUE(directory_.node->linked(number));
     directory_.transport->send(number, {.kind = MessageKind::kView, .part = number}, {});
@@ -261,7 +262,7 @@ TEST_P(SocketTransportOver, ADroppedPeerReleasesMemoryWhenItHasClosed) {
   std::promise<bool> released;
   worker_.transport->disconnect_then(1, [&] { released.set_value(server_.node->has_lost(2)); });
   auto heard = released.get_future();
-  ASSERT_EQ(heard.wait_for(10s), std::future_status::ready);
+  ASSERT_EQ(heard.wait_for(60s), std::future_status::ready);
   if (GetParam().transport == TransportKind::kShm) {
     EXPECT_TRUE(heard.get());
   }

@@ -28,7 +28,7 @@ std::vector<pid_t> children_with(pid_t tally, const std::string& word) {
   return found;
 }
 
-constexpr int kLongSteps = 6000;
+constexpr int kLongSteps = 1500;
 
 class TrainPolicy : public WithTrainings {
  protected:
@@ -55,13 +55,13 @@ class TrainPolicy : public WithTrainings {
             "--rate",
             "0.05",
             "--eval-every",
-            "2000",
+            "500",
             "--log-every",
             "10",
             "--plan",
             plan,
             "--delay",
-            "constant:1ms"};
+            "constant:4ms"};
   }
 };
 
@@ -173,7 +173,7 @@ TEST_F(TrainPolicy, EveryAsynchronousWorkerContinuesAtItsOwnPosition) {
                                    folder_.file("asp"),
                                    "--resume=auto",
                                    "--straggle",
-                                   "rank=1,factor=40",
+                                   "rank=1,factor=150",
                                    "--servers",
                                    "1",
                                    "--plan",
