@@ -9,10 +9,12 @@ endif()
 # A suite is a line without indentation that ends in a dot, perhaps followed by a comment.
 string(REGEX MATCHALL "(^|\n)[^ \n]+\\.( +#[^\n]*)?" suites "${listed}")
 # The longest suites start first, so that no processor idles at the end: those with libtorch, then
-# those that wait for real processes.
+# simulations, then those that wait for real processes.
 set(cost 0)
 if(LABEL STREQUAL "torch")
   set(cost 100)
+elseif(LABEL STREQUAL "sim")
+  set(cost 75)
 elseif(LABEL STREQUAL "process")
   set(cost 50)
 endif()
