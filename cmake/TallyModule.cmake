@@ -21,6 +21,11 @@ function(tally_module name)
     add_library(tally_${name} INTERFACE)
     set(visibility INTERFACE)
   endif()
+  # No bytes from outside reach these modules before others have checked them. Counters for fuzzers
+  # would take a quarter of the time to compile.
+  if(TALLY_FUZZ AND sources AND name MATCHES "^(kernel|optimizer|collective|exchange|train|sim)$")
+    target_compile_options(tally_${name} PRIVATE -fno-sanitize=fuzzer-no-link)
+  endif()
   target_include_directories(tally_${name} ${visibility}
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   list(TRANSFORM ARG_DEPENDS PREPEND tally_)

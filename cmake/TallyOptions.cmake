@@ -69,6 +69,11 @@ endif()
 if(TALLY_SANITIZE)
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-Wno-tsan> -fsanitize=${TALLY_SANITIZE}
     -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  if(TALLY_SANITIZE MATCHES "undefined")
+    # Its checks for null take a seventh of the time to compile. Null pointers have no memory, so
+    # that their use ends the process all the same.
+    add_compile_options(-fno-sanitize=null)
+  endif()
   add_link_options(-fsanitize=${TALLY_SANITIZE})
   # For tests that do less where they are slow. The compilers have different macros for this.
   add_compile_definitions(TALLY_SANITIZED)
