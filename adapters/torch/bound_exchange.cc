@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "base/stopwatch.h"
 
@@ -17,6 +18,11 @@ namespace {
 void move_to(const at::Tensor& tensor, std::span<std::byte> memory) {
   if (tensor.data_ptr() != memory.data())
     tensor.storage().set_data_ptr(at::DataPtr(memory.data(), at::Device(at::kCPU)));
+}
+
+// Whether two tensors share their memory.
+bool are_together(const at::Tensor& a, const at::Tensor& b) {
+  return a.defined() && b.defined() && !a.is_sparse() && !b.is_sparse() && a.is_alias_of(b);
 }
 
 // A type of its own, by which is_hooked() finds the hook.
@@ -59,6 +65,7 @@ BoundExchange::BoundExchange(std::unique_ptr<exchange::Exchange> exchange,
                              std::vector<NamedTensor> parameters)
     : exchange_(std::move(exchange)) {
   check_one_device(parameters);
+  if (!exchange_->reads_elsewhere()) GradientSlots::install_allocator();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     at::Tensor parameter = parameters[p].tensor;
     const at::ScalarType type = scalar_type_of(exchange_->type(p));
@@ -129,7 +136,7 @@ bool BoundExchange::begin() {
   return computes;
 }
 
-// Gradients in old slots keep their memory alive, and are copied when they are told.
+// Gradients in old slots keep that memory alive; tell() copies them.
 void BoundExchange::follow_gradients() {
   exchange::GradientMemory* const memory =
       exchange_->reads_elsewhere() ? nullptr : exchange_->gradient_memory();
@@ -145,7 +152,8 @@ void BoundExchange::follow_gradients() {
 }
 
 void BoundExchange::backward(const at::Tensor& loss) {
-  const LendingScope scope(slots_);
+  const bool has_views = !bound_.empty() && bound_.front().is_view;
+  const SlotScope scope(has_views ? slots_ : nullptr);
   loss.backward();
 }
 
@@ -166,33 +174,45 @@ void BoundExchange::arrived(std::size_t p) {
   if (announced_) return tell(p);
   if (std::find(arrivals_.begin(), arrivals_.end(), p) == arrivals_.end()) arrivals_.push_back(p);
   // On other devices the sum of an accumulation stays there until it is complete.
-  if (bound.parameter.device().is_cpu() && !can_stay(bound)) collect(p);
+  if (bound.parameter.device().is_cpu() && (!can_stay(bound) || is_shared(p))) collect(p);
+}
+
+// Whether another parameter has its gradient in the same memory, as in backward of a sum. The next
+// backward would add to it twice.
+bool BoundExchange::is_shared(std::size_t p) const {
+  const at::Tensor& own = bound_[p].parameter.grad();
+  for (std::size_t other = 0; other < bound_.size(); ++other)
+    if (other != p && are_together(own, bound_[other].parameter.grad())) return true;
+  return false;
 }
 
 // Whether the exchange can read the gradient where backward put it.
 bool BoundExchange::can_stay(const Bound& bound) const {
   const at::Tensor& gradient = bound.parameter.grad();
-  return bound.is_view && gradient.is_contiguous() &&
+  return bound.is_view && !gradient.is_sparse() && gradient.is_contiguous() &&
          gradient.scalar_type() == bound.values.scalar_type() &&
-         (exchange_->reads_elsewhere() || (slots_ && slots_->hold(gradient)));
+         (exchange_->reads_elsewhere() || (slots_ && slots_->contains(gradient)));
 }
 
 // The gradient is final.
 void BoundExchange::tell(std::size_t p) {
   Bound& bound = bound_[p];
   if (!bound.parameter.grad().defined()) return;
-  bound.is_told = true;
   if (!begun_) begin();
-  const std::byte* const place =
-      can_stay(bound) ? bytes_of(bound.parameter.grad()).data() : collect(p);
+  const bool stays = can_stay(bound);
+  // The slot stays in use until the update ends, also if the caller clears the gradient.
+  if (stays && slots_) bound.gradient = bound.parameter.grad();
+  const std::byte* const place = stays ? bytes_of(bound.parameter.grad()).data() : collect(p);
   or_throw(exchange_->ready(p, place));
+  bound.is_told = true;
 }
 
-// Copies the gradient into the memory of the exchange, unless it lies there. Returns its place;
-// null: the parameter's own.
+// Copies the gradient into the memory of the exchange, unless it lies there. Returns its address;
+// null means gradient(p) of the exchange.
 const std::byte* BoundExchange::collect(std::size_t p) {
   Bound& bound = bound_[p];
   if (!begun_) begin();
+  if (bound.values.numel() == 0) return nullptr;
   const Stopwatch watch(copying_);
   if (slots_) {
     take_slot(p);
@@ -204,17 +224,19 @@ const std::byte* BoundExchange::collect(std::size_t p) {
   return slots_ ? bytes_of(bound.gradient).data() : nullptr;
 }
 
-// Other tensors may have all slots of this size.
+// Gives the parameter a slot for its gradient. The exchange adds memory if other tensors have all
+// slots of that size.
 void BoundExchange::take_slot(std::size_t p) {
   Bound& bound = bound_[p];
   if (bound.gradient.defined()) return;
   const std::size_t bytes = bound.values.nbytes();
-  at::DataPtr slot = slots_->lend(bytes);
+  at::DataPtr slot = slots_->allocate(bytes);
   if (!slot) {
     slots_->add(or_throw(exchange_->gradient_memory()->add(bytes)));
-    slot = slots_->lend(bytes);
+    slot = slots_->allocate(bytes);
+    TALLY_CHECK(slot);
   }
-  bound.gradient = tensor_in(std::move(slot), bound.values);
+  bound.gradient = tensor_owning(std::move(slot), bound.values);
 }
 
 // A gradient that lies in the old memory moves along.
@@ -222,8 +244,7 @@ void BoundExchange::move_gradient(std::size_t p) {
   const Bound& bound = bound_[p];
   const std::span<std::byte> memory = exchange_->gradient(p);
   if (bound.gradient.data_ptr() == memory.data()) return;
-  const at::Tensor& gradient = bound.parameter.grad();
-  if (gradient.is_alias_of(bound.gradient))
+  if (are_together(bound.parameter.grad(), bound.gradient))
     std::memcpy(memory.data(), bound.gradient.data_ptr(), memory.size());
   move_to(bound.gradient, memory);
 }
@@ -255,18 +276,20 @@ exchange::StepTotals BoundExchange::complete(const exchange::StepContribution& c
   return made;
 }
 
-// The exchange may have freed the memory of gradients that were copied there.
+// Slots are free again. Without slots, the exchange may have freed the memory of gradients.
 void BoundExchange::release_gradients() {
   for (Bound& bound : bound_) {
-    if (bound.gradient.defined() && bound.parameter.grad().defined() &&
-        bound.parameter.grad().is_alias_of(bound.gradient))
+    if (are_together(bound.parameter.grad(), bound.gradient))
       bound.parameter.mutable_grad() = at::Tensor();
     if (slots_) bound.gradient = at::Tensor();
   }
 }
 
 void BoundExchange::forget_gradients() {
-  for (Bound& bound : bound_) bound.parameter.mutable_grad() = at::Tensor();
+  for (Bound& bound : bound_) {
+    bound.parameter.mutable_grad() = at::Tensor();
+    if (slots_) bound.gradient = at::Tensor();
+  }
 }
 
 void BoundExchange::settle() {

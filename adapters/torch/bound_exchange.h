@@ -19,11 +19,11 @@ namespace tally::adapter {
 
 // The trained parameters of a module, bound to the memory of an exchange. On the CPU a parameter of
 // the exchange's type is a view of its values; the views follow when the exchange moves its memory.
-// Gradients stay where backward put them if the exchange can read them there, which backward()
-// arranges; otherwise they are copied into its memory, where later backwards add to them. Values of
-// other parameters are copied
-// to them, and their gradients from them. If the exchange needs it, a thread takes part in updates
-// while this one computes. Throws Failure. Threads: calls must not overlap.
+// Gradients stay where backward put them if the exchange can read them there; backward() makes
+// libtorch allocate most of them in such memory. Other gradients are copied into the memory of the
+// exchange, where later backwards add to them. Values of other parameters are copied to them, and
+// their gradients from them. If the exchange needs it, a thread takes part in updates while this
+// one computes. Throws Failure. Threads: calls must not overlap.
 class BoundExchange final {
  public:
   // The parameters must be on one device.
@@ -82,7 +82,7 @@ class BoundExchange final {
     // Tensors over the memory of the exchange. Each has a storage of its own, which moves with all
     // views of it.
     at::Tensor values;
-    at::Tensor gradient;   // with slots_: only while a gradient is copied there
+    at::Tensor gradient;   // with slots_: the gradient in its slot, until the update ends
     bool is_told = false;  // ready() was called since announce()
     Accumulator accumulator = {};
     std::uintptr_t hook = 0;  // of the accumulator
@@ -92,6 +92,7 @@ class BoundExchange final {
   void arrived(std::size_t parameter);
   void tell(std::size_t parameter);
   bool can_stay(const Bound& bound) const;
+  bool is_shared(std::size_t parameter) const;
   const std::byte* collect(std::size_t parameter);
   void move_gradient(std::size_t parameter);
   void take_slot(std::size_t parameter);

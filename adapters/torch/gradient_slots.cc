@@ -6,96 +6,96 @@
 
 #include <c10/core/CPUAllocator.h>
 
+#include "base/check.h"
+
 namespace tally::adapter {
 namespace {
 
-// To copy a smaller gradient costs nothing that could be measured.
+// Copying a smaller gradient has no measurable cost.
 constexpr std::size_t kLeastBytes = 16 << 10;
 
-thread_local GradientSlots* lending = nullptr;
+thread_local GradientSlots* slots_of_thread = nullptr;
 
-// The slots that tensors have, by address. A tensor knows only the address of its memory: libtorch
-// also frees memory without a tensor, by Allocator::raw_deallocate().
-class Loans final {
- public:
-  struct Loan {
-    std::shared_ptr<GradientSlots> slots;
-    std::size_t bytes = 0;
-  };
-  void add(void* memory, Loan loan) {
-    const MutexLock lock(mutex_);
-    all_.emplace(memory, std::move(loan));
-  }
-  // Ends the loan of a slot; empty if `memory` is none.
-  Loan end(void* memory) {
-    const MutexLock lock(mutex_);
-    const auto found = all_.find(memory);
-    if (found == all_.end()) return {};
-    Loan loan = std::move(found->second);
-    all_.erase(found);
-    return loan;
-  }
-
- private:
-  Mutex mutex_;
-  std::map<void*, Loan> all_ TALLY_GUARDED_BY(mutex_);
-};
-
-// libtorch's allocator for the CPU, with slots during a LendingScope. There is one in the process,
-// and libtorch keeps it until the process ends. A later caller of SetCPUAllocator() may replace it;
+// libtorch's allocator for the CPU, with slots during a SlotScope. There is one in the process, and
+// libtorch keeps it until the process ends. A later caller of SetCPUAllocator() may replace it;
 // gradients are then copied into slots.
-class LendingAllocator final : public at::Allocator {
+class SlotAllocator final : public at::Allocator {
  public:
-  static LendingAllocator& installed() {
-    static LendingAllocator* const allocator = [] {
-      auto* const made = new LendingAllocator(*c10::GetCPUAllocator());
+  static SlotAllocator& installed() {
+    static SlotAllocator* const allocator = [] {
+      auto* const made = new SlotAllocator(*c10::GetCPUAllocator());
       c10::SetCPUAllocator(made);
       return made;
     }();
     return *allocator;
   }
 
-  at::DataPtr lend(std::span<std::byte> slot, std::shared_ptr<GradientSlots> slots) {
-    loans_.add(slot.data(), {.slots = std::move(slots), .bytes = slot.size()});
+  at::DataPtr use(std::span<std::byte> slot, std::shared_ptr<GradientSlots> slots) {
+    const MutexLock lock(mutex_);
+    const bool is_new = used_.emplace(slot.data(), Used{std::move(slots), slot.size()}).second;
+    TALLY_CHECK(is_new);
     return {slot.data(), slot.data(), &release, at::Device(at::kCPU)};
   }
 
-  // libtorch 1.13 has the first of these two, 2.11 the second, and copy_data().
+  // libtorch 1.13 declares the first of these overloads; 2.11 declares the second, and copy_data().
   at::DataPtr allocate(std::size_t bytes) const { return take(bytes); }
   at::DataPtr allocate(std::size_t bytes) { return take(bytes); }
   void copy_data(void* into, const void* from, std::size_t bytes) const {
     std::memcpy(into, from, bytes);
   }
-  at::DeleterFnPtr raw_deleter() const override { return &release; }
+  // raw_deallocate() calls it. Memory that is not a slot comes with the deleter of `rest_`, to
+  // which this one passes it on.
+  at::DeleterFnPtr raw_deleter() const override {
+    return rest_.raw_deleter() != nullptr ? &release : nullptr;
+  }
 
  private:
-  explicit LendingAllocator(at::Allocator& rest) : rest_(rest) {}
+  struct Used {
+    std::shared_ptr<GradientSlots> slots;
+    std::size_t bytes = 0;
+  };
+
+  explicit SlotAllocator(at::Allocator& rest) : rest_(rest) {}
 
   at::DataPtr take(std::size_t bytes) const {
-    if (lending != nullptr && bytes >= kLeastBytes)
-      if (at::DataPtr slot = lending->lend(bytes)) return slot;
+    if (slots_of_thread != nullptr && bytes >= kLeastBytes)
+      if (at::DataPtr slot = slots_of_thread->allocate(bytes)) return slot;
     return rest_.allocate(bytes);
   }
+
+  // libtorch also frees memory without a tensor, so that the address is all that is known of it.
   static void release(void* memory) {
-    LendingAllocator& self = installed();
-    const Loans::Loan loan = self.loans_.end(memory);
-    if (!loan.slots) return self.rest_.raw_deleter()(memory);
-    loan.slots->give_back({static_cast<std::byte*>(memory), loan.bytes});
+    SlotAllocator& self = installed();
+    const Used used = self.end_use(memory);
+    if (!used.slots) return self.rest_.raw_deleter()(memory);
+    used.slots->release({static_cast<std::byte*>(memory), used.bytes});
+  }
+  // Returns an empty value if no slot at this address is used.
+  Used end_use(void* memory) {
+    const MutexLock lock(mutex_);
+    const auto found = used_.find(memory);
+    if (found == used_.end()) return {};
+    Used used = std::move(found->second);
+    used_.erase(found);
+    return used;
   }
 
   at::Allocator& rest_;
-  Loans loans_;
+  Mutex mutex_;
+  std::map<void*, Used> used_ TALLY_GUARDED_BY(mutex_);  // by address
 };
 
 }  // namespace
 
+void GradientSlots::install_allocator() { SlotAllocator::installed(); }
+
 void GradientSlots::add(std::span<std::byte> slot) {
+  if (slot.empty()) return;
   all_.push_back(slot);
-  const MutexLock lock(mutex_);
-  free_[slot.size()].insert(slot.data());
+  release(slot);
 }
 
-at::DataPtr GradientSlots::lend(std::size_t bytes) {
+at::DataPtr GradientSlots::allocate(std::size_t bytes) {
   std::byte* memory = nullptr;
   {
     const MutexLock lock(mutex_);
@@ -104,26 +104,25 @@ at::DataPtr GradientSlots::lend(std::size_t bytes) {
     memory = *found->second.begin();
     found->second.erase(found->second.begin());
   }
-  return LendingAllocator::installed().lend({memory, bytes}, shared_from_this());
+  return SlotAllocator::installed().use({memory, bytes}, shared_from_this());
 }
 
-void GradientSlots::give_back(std::span<std::byte> slot) {
+void GradientSlots::release(std::span<std::byte> slot) {
   const MutexLock lock(mutex_);
   free_[slot.size()].insert(slot.data());
 }
 
-bool GradientSlots::hold(const at::Tensor& tensor) const {
+bool GradientSlots::contains(const at::Tensor& tensor) const {
   const auto* const begin = static_cast<const std::byte*>(tensor.data_ptr());
   return std::any_of(all_.begin(), all_.end(), [&](std::span<const std::byte> slot) {
     return begin >= slot.data() && begin + tensor.nbytes() <= slot.data() + slot.size();
   });
 }
 
-LendingScope::LendingScope(std::shared_ptr<GradientSlots> slots) : slots_(std::move(slots)) {
-  if (slots_) LendingAllocator::installed();
-  lending = slots_.get();
+SlotScope::SlotScope(std::shared_ptr<GradientSlots> slots) : slots_(std::move(slots)) {
+  slots_of_thread = slots_.get();
 }
 
-LendingScope::~LendingScope() { lending = nullptr; }
+SlotScope::~SlotScope() { slots_of_thread = nullptr; }
 
 }  // namespace tally::adapter

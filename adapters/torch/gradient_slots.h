@@ -12,24 +12,30 @@
 
 namespace tally::adapter {
 
-// The memory of an exchange's gradients, cut into slots that are lent to tensors. libtorch has no
-// way to say where backward puts the gradient of a parameter, but it allocates each gradient when
-// it computes it. During a LendingScope such an allocation gets a free slot of its size, so that
-// most gradients already lie where the exchange reads them. A slot may also go to another tensor of
-// that size; the gradient then goes to another slot or is copied to one.
-// Threads: tensors may return their slots from any thread; other calls must not overlap.
+// The memory of an exchange's gradients, cut into slots for tensors. libtorch has no way to say
+// where backward puts the gradient of a parameter, but it allocates each gradient when it computes
+// it. During a SlotScope such an allocation gets a free slot of its size, so that most gradients
+// already lie where the exchange reads them. A slot may also go to another tensor of that size; the
+// gradient then goes to another slot or is copied to one.
+// Threads: tensors may be freed in any thread; other calls must not overlap.
 class GradientSlots final : public std::enable_shared_from_this<GradientSlots> {
  public:
-  // `owner` keeps the memory alive, for tensors may outlive the exchange.
+  // Wraps libtorch's allocator for the CPU, for the rest of the process. libtorch does not expect
+  // that other threads allocate meanwhile, so call it early. Later calls do nothing.
+  static void install_allocator();
+
+  // `owner` keeps the memory alive, because tensors may outlive the exchange.
   explicit GradientSlots(std::shared_ptr<const void> owner) : owner_(std::move(owner)) {}
 
+  // An empty slot is ignored.
   void add(std::span<std::byte> slot);
-  // A free slot of that many bytes, which returns here with its last tensor. Null if none is free.
-  at::DataPtr lend(std::size_t bytes);
+  // A free slot of that many bytes, which is free again after its last tensor. Null if all are
+  // used.
+  at::DataPtr allocate(std::size_t bytes);
+  // The slot is free again. Any thread.
+  void release(std::span<std::byte> slot);
   // Whether the tensor lies in slots.
-  bool hold(const at::Tensor& tensor) const;
-  // A slot that was lent is free again. From any thread.
-  void give_back(std::span<std::byte> slot);
+  bool contains(const at::Tensor& tensor) const;
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
  private:
@@ -39,14 +45,14 @@ class GradientSlots final : public std::enable_shared_from_this<GradientSlots> {
   std::map<std::size_t, std::set<std::byte*>> free_ TALLY_GUARDED_BY(mutex_);  // by bytes
 };
 
-// While the object lives, tensors that libtorch allocates in this thread get slots. Null `slots`:
-// no effect. Scopes of a thread must not overlap.
-class LendingScope final {
+// While the object lives, tensors that libtorch allocates in this thread get slots. With null
+// `slots` the scope has no effect. Scopes of a thread must not overlap.
+class SlotScope final {
  public:
-  explicit LendingScope(std::shared_ptr<GradientSlots> slots);
-  ~LendingScope();
-  LendingScope(const LendingScope&) = delete;
-  LendingScope& operator=(const LendingScope&) = delete;
+  explicit SlotScope(std::shared_ptr<GradientSlots> slots);
+  ~SlotScope();
+  SlotScope(const SlotScope&) = delete;
+  SlotScope& operator=(const SlotScope&) = delete;
 
  private:
   const std::shared_ptr<GradientSlots> slots_;

@@ -47,6 +47,81 @@ TEST(TrainedModule, UnusedParametersStayAsLibtorchLeavesThem) {
   });
 }
 
+// Two ranks with the same batches train like one libtorch loop.
+template <typename Net>
+void expect_trains_like_libtorch(const std::function<at::Tensor(Net&, const TestBatch&)>& loss,
+                                 int accumulate) {
+  run_threads(2, [&](Job& job) {
+    std::unique_lock lock(making());
+    torch::manual_seed(1);
+    Net ours;
+    torch::manual_seed(1);
+    Net theirs;
+    lock.unlock();
+    torch::optim::SGD optimizer(theirs.parameters(), torch::optim::SGDOptions(0.1));
+    Trainer trainer(job, ours, sgd({.rate = 0.1}), {.accumulate = accumulate});
+    for (int step = 0; step < 4; ++step) {
+      at::Tensor sum;
+      for (int call = 0; call < accumulate; ++call) {
+        const TestBatch batch = test_batch(step * accumulate + call, 8);
+        trainer.step(8, [&] { return loss(ours, batch); });
+        const at::Tensor own = loss(theirs, batch) / accumulate;
+        sum = sum.defined() ? sum + own : own;
+      }
+      for (at::Tensor parameter : theirs.parameters()) parameter.mutable_grad() = at::Tensor();
+      sum.backward();
+      optimizer.step();
+    }
+    expect_near(copies_of(ours), copies_of(theirs), 1e-5, "parameters");
+    ASSERT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+// They have the address of the parameter behind them.
+TEST(TrainedModule, EmptyParametersAreNoObstacle) {
+  struct Net : torch::nn::Module {
+    at::Tensor first = register_parameter("first", torch::empty({0}));
+    torch::nn::Linear wide = register_module("wide", torch::nn::Linear(10, 600));
+    at::Tensor second = register_parameter("second", torch::empty({0, 3}));
+    torch::nn::Linear last = register_module("last", torch::nn::Linear(600, 3));
+  };
+  expect_trains_like_libtorch<Net>(
+      [](Net& net, const TestBatch& batch) {
+        return torch::cross_entropy_loss(net.last(torch::relu(net.wide(batch.x))), batch.y) +
+               net.first.sum() + net.second.sum();
+      },
+      1);
+}
+
+TEST(TrainedModule, SparseGradientsOfEmbeddingsAreTrained) {
+  struct Net : torch::nn::Module {
+    torch::nn::Embedding rows = register_module(
+        "rows", torch::nn::Embedding(torch::nn::EmbeddingOptions(3, 2000).sparse(true)));
+    torch::nn::Linear last = register_module("last", torch::nn::Linear(2000, 3));
+  };
+  for (const int accumulate : {1, 2})
+    expect_trains_like_libtorch<Net>(
+        [](Net& net, const TestBatch& batch) {
+          return torch::cross_entropy_loss(net.last(net.rows(batch.y)), batch.y);
+        },
+        accumulate);
+}
+
+// Backward of the sum gives both parameters one gradient in the same memory. The second call of an
+// accumulation must add to each of them once.
+TEST(TrainedModule, GradientsInTheSameMemoryAreAddedOnceEach) {
+  struct Net : torch::nn::Module {
+    at::Tensor a = register_parameter("a", torch::randn({10, 600}));
+    at::Tensor b = register_parameter("b", torch::randn({600, 10}));
+  };
+  expect_trains_like_libtorch<Net>(
+      [](Net& net, const TestBatch& batch) {
+        const at::Tensor weights = (net.a.view(-1) + net.b.view(-1)).view({10, 600});
+        return torch::mse_loss(torch::matmul(batch.x, weights).mean(1), batch.y.to(at::kFloat));
+      },
+      2);
+}
+
 TEST(TrainedModule, FrozenParametersAreRankZerosAndStay) {
   run_threads(2, [](Job& job) {
     SmallNet net = own_net(static_cast<std::uint64_t>(1 + job.rank()));

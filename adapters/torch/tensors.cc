@@ -48,7 +48,7 @@ at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const a
                        at::TensorOptions().dtype(type).device(at::kCPU));
 }
 
-at::Tensor tensor_in(at::DataPtr memory, const at::Tensor& like) {
+at::Tensor tensor_owning(at::DataPtr memory, const at::Tensor& like) {
   const auto held = std::make_shared<at::DataPtr>(std::move(memory));
   return at::from_blob(
       held->get(), like.sizes(), [held](void*) { held->clear(); },

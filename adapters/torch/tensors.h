@@ -21,8 +21,8 @@ at::ScalarType scalar_type_of(DataType type);
 // A tensor on the CPU with the shape of `like` over `memory`, which must outlive it.
 at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like);
 
-// The same over memory of its own.
-at::Tensor tensor_in(at::DataPtr memory, const at::Tensor& like);
+// A tensor on the CPU with the shape and type of `like`, which owns `memory`.
+at::Tensor tensor_owning(at::DataPtr memory, const at::Tensor& like);
 
 // The bytes of a contiguous tensor on the CPU.
 std::span<std::byte> bytes_of(const at::Tensor& tensor);

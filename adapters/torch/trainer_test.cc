@@ -188,20 +188,14 @@ TEST(Trainer, ClippingEqualsLibtorchs) {
 }
 
 // A custom loop can see and change the gradients between backward() and apply().
-TEST(Trainer, OwnLoopsSeeGradientsAsViewsOfTheBuckets) {
+TEST(Trainer, OwnLoopsMayChangeGradientsBeforeApply) {
   run_threads(2, [](Job& job) {
     SmallNet net = own_net(3);
     const at::Tensor before = net->last->bias.detach().clone();
     Trainer trainer(job, *net, sgd({.rate = 1}));
-    const void* place = nullptr;
     for (int step = 0; step < 3; ++step) {
       loss_of(net, test_batch(step, 8)).backward();
       ASSERT_TRUE(net->last->bias.grad().defined());
-      // After the first step has rebuilt the buckets, gradients stay in place.
-      if (step == 2) {
-        EXPECT_EQ(net->last->bias.grad().data_ptr(), place);
-      }
-      place = net->last->bias.grad().data_ptr();
       net->last->bias.mutable_grad().fill_(1);
       trainer.apply(8);
       EXPECT_FALSE(net->last->bias.grad().defined());

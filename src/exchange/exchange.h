@@ -64,8 +64,8 @@ class Exchange {
   // rely on the announced gradients: the update must then be completed.
   virtual Result<bool> announce(const StepContribution& contribution) = 0;
   // The gradient of a parameter has its final value for this update. It is in gradient(parameter),
-  // or stays at `elsewhere` until complete() has returned, which needs reads_elsewhere(), or an
-  // address in gradient_memory().
+  // or stays at `elsewhere` until complete() has returned. That needs reads_elsewhere(), or
+  // gradient_memory() and an address in it.
   virtual Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr) = 0;
   virtual bool reads_elsewhere() const { return false; }
   // A parameter that was not ready() on this rank has no gradient here.
@@ -96,7 +96,7 @@ class Exchange {
   // Where this rank writes its gradient, between begin() and complete(). It moves like the values.
   virtual std::span<std::byte> gradient(std::size_t parameter) = 0;
 
-  // Not null if a gradient may also lie in gradient() of another parameter.
+  // Not null if a gradient may also lie in gradient() of another parameter, or in added memory.
   virtual GradientMemory* gradient_memory() { return nullptr; }
 
   // Not null if updates happen while this rank computes (backup:B).
@@ -111,7 +111,8 @@ class Exchange {
 class GradientMemory {
  public:
   virtual ~GradientMemory() = default;
-  // Keeps the memory alive, also after the exchange. Another owner: the gradients have moved.
+  // Keeps the memory alive, also after the exchange. A different owner than before means that the
+  // memory of gradients has moved.
   virtual std::shared_ptr<const void> owner() const = 0;
   // More memory, for gradients of parameters whose own memory is in use.
   virtual Result<std::span<std::byte>> add(std::size_t bytes) = 0;

@@ -33,15 +33,15 @@ bool BucketAccumulator::add(std::size_t parameter, const std::byte* elsewhere) {
   if (added_[index]) return false;
   added_[index] = true;
   const BucketLayout& bucket = memory_.layout().buckets[bucket_];
-  const std::byte* const own =
-      memory_.gradients(bucket_, local_) + bucket.entries[index].range.begin * size_of(bucket.type);
+  const std::byte* const own = memory_.gradient_bucket(bucket_, local_) +
+                               bucket.entries[index].range.begin * size_of(bucket.type);
   memory_.put_gradient(parameter, elsewhere != nullptr ? elsewhere : own);
   return --missing_ == 0;
 }
 
 bool BucketAccumulator::has(std::size_t parameter) const { return added_[index_of(parameter)]; }
 
-void BucketAccumulator::end() {
+void BucketAccumulator::publish_missing() {
   const BucketLayout& bucket = memory_.layout().buckets[bucket_];
   for (std::size_t i = 0; i < added_.size(); ++i)
     if (!added_[i]) memory_.put_gradient(bucket.entries[i].parameter, nullptr);

@@ -9,11 +9,10 @@ namespace tally::exchange {
 
 // The gradients of one bucket on one host:
 //
-//   add (a parameter's gradient) ... -> end -> close -> is_complete -> sum -> clear
+//   add (a parameter's gradient) ... -> publish_missing -> close -> is_complete -> sum -> clear
 //
-// Each rank adds its own gradients, which lie in its part of the ModelMemory. Sums are weighted,
-// and made in the order of ranks. Threads: calls must not overlap; other ranks have objects of
-// their own.
+// Each rank adds its own gradients. Sums are weighted, and made in the order of ranks. Threads:
+// calls must not overlap; other ranks have objects of their own.
 class BucketAccumulator final {
  public:
   // `local` is the number of this rank on its host. The memory must outlive this object.
@@ -25,9 +24,9 @@ class BucketAccumulator final {
   bool add(std::size_t parameter, const std::byte* elsewhere);
   bool has(std::size_t parameter) const;
   bool is_full() const { return missing_ == 0; }
-  // This rank adds nothing more in step `step`: sums may be made. end() first tells the other ranks
-  // which gradients were not added, and so count as zero.
-  void end();
+  // Tells the other ranks which gradients were not added; these count as zero. Call before close().
+  void publish_missing();
+  // This rank adds nothing more in step `step`: sums may be made.
   void close(std::uint64_t step) const;
   bool is_complete(std::uint64_t step) const;  // closed on all ranks of the host
   void clear();

@@ -29,7 +29,7 @@ TEST(BucketAccumulator, AveragesBySamplesOnceAllRanksHaveClosed) {
     const Tiers tiers = *find_tiers(job.world(), Replicas::kPerHost, soon());
     const auto memory = one_bucket(job, tiers);
     BucketAccumulator bucket(*memory, 0, tiers.local, tiers.locals());
-    auto* const own = reinterpret_cast<float*>(memory->gradients(0, tiers.local));
+    auto* const own = reinterpret_cast<float*>(memory->gradient_bucket(0, tiers.local));
     const std::size_t count = memory->layout().buckets[0].count;
     std::fill_n(own, count, job.rank() == 0 ? 1.0F : 4.0F);
     const double samples = job.rank() == 0 ? 2 : 6;
@@ -69,13 +69,13 @@ TEST(BucketAccumulator, ReadsTheGradientsOfNeighboursWhereverTheyLie) {
     EXPECT_TRUE(memory->has_gradients(more));
     EXPECT_FALSE(memory->has_gradients({more.data() + 1, more.size()}));
     auto* const a = reinterpret_cast<float*>(more.data());
-    auto* const b = reinterpret_cast<float*>(memory->gradients(0, tiers.local)) + 7;
+    auto* const b = reinterpret_cast<float*>(memory->gradient_bucket(0, tiers.local)) + 7;
     std::fill_n(a, 40, job.rank() == 0 ? 1.0F : 4.0F);
     std::fill_n(b, 20, 9.0F);
     memory->flags(tiers.local).weigh(1, 1);
     bucket.add(0, more.data());
     if (job.rank() == 1) bucket.add(1, reinterpret_cast<const std::byte*>(b));
-    bucket.end();
+    bucket.publish_missing();
     bucket.close(1);
     ASSERT_TRUE(job.world().barrier().has_value());
     const BucketLayout& layout = memory->layout().buckets[0];
@@ -95,12 +95,12 @@ TEST(BucketAccumulator, ReadsGradientsElsewhereAndZeroesThoseThatAreMissing) {
     const auto memory = one_bucket(job, tiers);
     BucketAccumulator bucket(*memory, 0, 0, 1);
     const BucketLayout& layout = memory->layout().buckets[0];
-    std::fill_n(reinterpret_cast<float*>(memory->gradients(0, 0)), layout.count, 9.0F);
+    std::fill_n(reinterpret_cast<float*>(memory->gradient_bucket(0, 0)), layout.count, 9.0F);
     std::vector<float> elsewhere(40);
     for (std::size_t i = 0; i < elsewhere.size(); ++i) elsewhere[i] = static_cast<float>(i);
     memory->flags(0).weigh(3, 3);
     bucket.add(0, reinterpret_cast<const std::byte*>(elsewhere.data()));
-    bucket.end();
+    bucket.publish_missing();
     std::vector<float> sum(layout.count, -1.0F);
     bucket.sum<float>(3)({0, layout.count}, sum.data());
     for (const BucketLayout::Entry& entry : layout.entries)

@@ -53,7 +53,8 @@ class GroupExchange final : public Exchange,
   std::span<std::byte> gradient(std::size_t parameter) override {
     return update_->gradient(parameter);
   }
-  // The first update moves gradients to other buckets. With backups neighbours may read them later.
+  // The first update moves gradients to other buckets. With backups a thread reads the list of the
+  // memory that add() changes.
   GradientMemory* gradient_memory() override {
     return order_is_settled_ && !backup_ ? this : nullptr;
   }

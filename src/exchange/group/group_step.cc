@@ -135,7 +135,7 @@ Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribu
   if (auto_) auto_->ended();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     // Announced weights stay valid. Gradients of ranks without samples are not read.
-    if (contribution.samples > 0) buckets_[b].gradients->end();
+    if (contribution.samples > 0) buckets_[b].gradients->publish_missing();
     close(b);
   }
   TALLY_TRY(UpdateTotals totals, agree(contribution, sums));

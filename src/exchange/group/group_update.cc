@@ -182,8 +182,8 @@ std::span<std::byte> GroupUpdate::values(std::size_t parameter, int generation) 
 }
 
 std::span<std::byte> GroupUpdate::gradient(std::size_t parameter) const {
-  return bytes_of(parameter,
-                  memory_->gradients(memory_->layout().place_of[parameter].bucket, tiers_.local));
+  return bytes_of(parameter, memory_->gradient_bucket(memory_->layout().place_of[parameter].bucket,
+                                                      tiers_.local));
 }
 
 Result<void> GroupUpdate::spread_values(Deadline by) {
@@ -235,7 +235,7 @@ Result<void> GroupUpdate::move_to(Layout layout, const ModelMemory& from, Deadli
     const Layout::Place& place = from.layout().place_of[p];
     const std::size_t offset = place.begin * size_of(options_.parameters[p].type);
     const std::span<std::byte> to = gradient(p);
-    std::memcpy(to.data(), from.gradients(place.bucket, tiers_.local) + offset, to.size());
+    std::memcpy(to.data(), from.gradient_bucket(place.bucket, tiers_.local) + offset, to.size());
     if (writes_values())
       std::memcpy(values(p).data(), from.values(place.bucket, from.present()) + offset, to.size());
   }

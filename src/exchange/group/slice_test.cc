@@ -54,7 +54,7 @@ class SliceOf {
   }
   void update(std::uint64_t step, bool used = true) {
     const std::vector<float> own = gradient(step);
-    std::memcpy(memory_->gradients(0, 0), own.data(), kElements * sizeof(float));
+    std::memcpy(memory_->gradient_bucket(0, 0), own.data(), kElements * sizeof(float));
     const std::vector<double> rates = {optimizers_[0].rate};
     const std::vector<std::uint64_t> steps = {step};
     const std::vector<std::uint8_t> is_used = {used ? std::uint8_t{1} : std::uint8_t{0}};

@@ -53,9 +53,9 @@ void ModelMemory::put_gradient(std::size_t parameter, const std::byte* gradient)
     return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory));
   };
   const std::int64_t place =
-      gradient == nullptr ? StepFlags::kNowhere
+      gradient == nullptr ? StepFlags::kNoGradient
                           : address(gradient) - address(own_gradients_->front().bytes().data());
-  flags(local_).put(parameter, place);
+  flags(local_).set_place(parameter, place);
 }
 
 Result<std::span<std::byte>> ModelMemory::add_gradients(MemoryFactory& factory, std::size_t bytes) {

@@ -49,19 +49,19 @@ class ModelMemory final {
   std::byte* values(std::size_t bucket, int generation) const {
     return values_[static_cast<std::size_t>(generation)] + layout_.buckets[bucket].offset;
   }
-  std::byte* gradients(std::size_t bucket, int neighbour) const {
+  std::byte* gradient_bucket(std::size_t bucket, int neighbour) const {
     return gradients_[static_cast<std::size_t>(neighbour)].data() + layout_.buckets[bucket].offset;
   }
   // The gradient of a parameter on a neighbour, wherever it lies; null if there is none. Valid as
   // StepFlags::place().
   const std::byte* gradient(std::size_t parameter, int neighbour) const {
     const std::int64_t place = flags(neighbour).place(parameter);
-    return place == StepFlags::kNowhere
+    return place == StepFlags::kNoGradient
                ? nullptr
                : gradients_[static_cast<std::size_t>(neighbour)].data() + place;
   }
   // Tells the neighbours where this rank's gradient of a parameter lies; null: there is none. If
-  // there are neighbours, it lies in gradients() or in memory from add_gradients().
+  // there are neighbours, it lies in gradient_bucket() or in memory from add_gradients().
   void put_gradient(std::size_t parameter, const std::byte* gradient) const;
   // More memory that neighbours can read gradients from.
   Result<std::span<std::byte>> add_gradients(MemoryFactory& factory, std::size_t bytes);

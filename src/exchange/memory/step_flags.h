@@ -17,7 +17,7 @@ class StepFlags {
     std::size_t parameters = 0;
   };
   // The place of a gradient that does not exist.
-  static constexpr std::int64_t kNowhere = INT64_MIN;
+  static constexpr std::int64_t kNoGradient = INT64_MIN;
 
   static std::size_t bytes_for(const Counts& counts) {
     return sizeof(Head) + counts.buckets * sizeof(std::atomic<std::uint64_t>) +
@@ -34,9 +34,9 @@ class StepFlags {
     head_->weight.store(std::bit_cast<std::uint64_t>(weight), std::memory_order_relaxed);
     head_->samples.store(std::bit_cast<std::uint64_t>(samples), std::memory_order_relaxed);
   }
-  // The gradient of a parameter begins `place` bytes after the rank's first gradient. Call before
-  // complete() of its bucket.
-  void put(std::size_t parameter, std::int64_t place) const {
+  // The gradient of a parameter begins `place` bytes, which may be negative, from the start of the
+  // rank's buckets. Call before complete() of its bucket.
+  void set_place(std::size_t parameter, std::int64_t place) const {
     places_[parameter].store(place, std::memory_order_relaxed);
   }
   void complete(std::size_t bucket, std::uint64_t step) const {

@@ -206,8 +206,8 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 // a straggler change while it computes, once the other ranks are two updates ahead; its gradient
 // then does not count.
 //
-// Gradients are weighted by samples. Between backward() and apply() `.grad` of each parameter is a
-// view of its bucket (on the CPU); an update consumes it. Every rank makes the same calls. A
+// Gradients are weighted by samples. Between backward() and apply() the caller may change `.grad`
+// of a parameter; an update consumes it. Every rank makes the same calls. A
 // parameter that a rank's loss does not use counts as zero there; it is not updated if no rank uses
 // it. After the trainer's destruction the module has its own parameters.
 //
