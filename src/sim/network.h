@@ -147,7 +147,8 @@ class Network {
 
   OneWay& way(Rank from, Rank to) TALLY_REQUIRES(turns_.mutex);
   std::atomic<std::uint32_t>& arrived(Rank at, Rank from) const {
-    return arrived_[static_cast<std::size_t>(at * ranks_ + from)];
+    return arrived_[static_cast<std::size_t>(at) * static_cast<std::size_t>(ranks_) +
+                    static_cast<std::size_t>(from)];
   }
   Process& process(Rank rank) TALLY_REQUIRES(turns_.mutex);
   void launch(Rank from, Rank to, Frame frame, TimePoint arrival) TALLY_REQUIRES(turns_.mutex);
