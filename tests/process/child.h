@@ -32,6 +32,11 @@ inline constexpr milliseconds kPatience = std::chrono::minutes(2);
 inline constexpr int kNeverSeconds = 3600;
 inline const std::string kNever = std::to_string(kNeverSeconds);  // for options and variables
 
+// The beginning of a command that ignores SIGTERM. A launcher sends it to the other ranks soon
+// after one has ended; on a loaded machine they may not have said yet what they have noticed.
+inline const std::vector<std::string> kIgnoringSigterm{"sh", "-c", "trap '' TERM; exec \"$@\"",
+                                                       "sh"};
+
 // The factor by which this machine is slower at this moment than an idle one, 1 or more: measured
 // by starting processes and by computing.
 double slowness();

@@ -65,7 +65,10 @@ TEST(RunFailure, ASignalIsNamedAndDecidesTheExitCode) {
 // The other ranks notice the loss by themselves and exit with errors.
 TEST(RunFailure, AKilledRankIsTheCauseAndNotTheRanksThatLostIt) {
   for (int round = 0; round < 3; ++round) {
-    Launched job(looping({"-n", "4"}));
+    std::vector<std::string> words{"-n", "4", "--grace", kNever, "--"};
+    words.insert(words.end(), kIgnoringSigterm.begin(), kIgnoringSigterm.end());
+    words.insert(words.end(), kLoop.begin() + 1, kLoop.end());
+    Launched job(words);
     disturb_rank_2(job, 4, SIGKILL);
     EXPECT_TRUE(job.tally().exits(137)) << job.tally().transcript();
     EXPECT_TRUE(job.tally().complains("tally run: rank 2 on ")) << job.tally().transcript();

@@ -21,9 +21,11 @@ class TwoHostsRun : public OnTwoHosts {
         TALLY_PROGRAM,    "run",
         "--hosts",        TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
         "--remote-shell", hosts().remote_shell(),
-        "--grace",        scaled_seconds(seconds(1))};
+        "--grace",        scaled_seconds(seconds(8))};
     command.insert(command.end(), options.begin(), options.end());
-    command.insert(command.end(), {"--", TALLY_WORKER_PROGRAM});
+    command.emplace_back("--");
+    command.insert(command.end(), kIgnoringSigterm.begin(), kIgnoringSigterm.end());
+    command.emplace_back(TALLY_WORKER_PROGRAM);
     command.insert(command.end(), words.begin(), words.end());
     job_.emplace(Child::Options{hosts().on(0, command), {{"TALLY_TIMEOUT", kNever}}});
     return *job_;
