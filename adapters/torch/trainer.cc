@@ -1,6 +1,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "adapters/torch/bound_exchange.h"
 #include "adapters/torch/trainer_impl.h"
 #include "base/clock.h"
+#include "base/errors.h"
 #include "base/stopwatch.h"
 #include "exchange/check_same.h"
 #include "exchange/lane/codec_groups.h"
@@ -27,6 +29,8 @@ std::unique_ptr<Job> join() { return or_throw(Job::join()); }
 
 ParameterGroup without_decay(OptimizerSpec optimizer) {
   optimizer.weight_decay = 0;
+  if (optimizer.kind == OptimizerKind::kLamb || optimizer.kind == OptimizerKind::kLars)
+    optimizer.adapts = false;
   return {.matches = [](const std::string&, const at::Tensor& tensor) { return tensor.dim() < 2; },
           .optimizer = optimizer};
 }
@@ -117,6 +121,21 @@ train::Disturbance disturbance_of(const TrainerOptions& options) {
           .seed = options.seed};
 }
 
+train::LossScaler scaler_of(const TrainerOptions& options) {
+  const LossScale given = options.loss_scale.value_or(LossScale());
+  const bool is_sound = given.initial > 0 && std::isfinite(given.initial) && given.growth >= 1 &&
+                        std::isfinite(given.growth) && given.backoff > 0 && given.backoff < 1 &&
+                        given.interval > 0;
+  if (!is_sound)
+    refuse(ErrorCode::kInvalid,
+           "loss_scale: need an initial factor above 0, a growth of at least 1, a backoff between "
+           "0 and 1, and an interval above 0");
+  return {.scale = given.initial,
+          .growth = given.growth,
+          .backoff = given.backoff,
+          .interval = given.interval};
+}
+
 }  // namespace
 
 Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& optimizer,
@@ -132,7 +151,8 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
                       : nullptr),
       embedding_names_(adapter::embedding_names_of(module)),
       tensors_(adapter::tensors_of(module)),
-      disturbance_(disturbance_of(options_)) {
+      disturbance_(disturbance_of(options_)),
+      scaler_(scaler_of(options_)) {
   if (options_.accumulate < 1) refuse(ErrorCode::kInvalid, "accumulate must be at least 1");
   check_alone(module, plan_);
   if (options_.keep_freed_memory) keep_freed_memory();
@@ -150,6 +170,7 @@ std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
       .update = {.bucket_bytes = options_.bucket_bytes,
                  .clip_value = options_.clip_value,
                  .clip_norm = options_.clip_norm,
+                 .discards_nonfinite = options_.loss_scale.has_value(),
                  .on_event = options_.on_event,
                  .seed = options_.seed,
                  .replicas = options_.replica == Replica::kRank ? exchange::Replicas::kPerRank
@@ -168,9 +189,10 @@ std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
   options.update.on_bucket = [this](std::size_t bucket, TimePoint ready, TimePoint done) {
     job_.record_phase(fmt::format("bucket {}", bucket), ready, done);
   };
-  options.update.settings = {fmt::format("accumulate {}", options_.accumulate),
-                             "plan " + plan::to_string(plan_),
-                             fmt::format("seed {}", options_.seed)};
+  options.update.settings = {
+      fmt::format("accumulate {}", options_.accumulate),
+      options_.loss_scale ? fmt::format("loss scale {}", scaler_.scale) : "no loss scale",
+      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
   if (embeddings_) {
     options.servers = or_throw(exchange::with_launcher(options_.servers, ::getenv));
     if (!embeddings_->empty()) options.rows = embeddings_.get();
@@ -224,13 +246,11 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   if (pending_.unit == 0) pending_.unit = samples;
   pending_.samples += samples;
   // A rank with artificial delays holds its gradients back.
-  if (is_last && disturbance_.is_none()) bound_->announce(with_rates(pending_.contribution()));
+  if (is_last && disturbance_.is_none()) bound_->announce(with_rates(contribution_of(pending_)));
   const PhaseScope scope(job_, "backward");
-  if (samples != pending_.unit) {
-    bound_->backward(loss * (static_cast<double>(samples) / static_cast<double>(pending_.unit)));
-  } else {
-    bound_->backward(loss);
-  }
+  const double factor =
+      loss_scale() * static_cast<double>(samples) / static_cast<double>(pending_.unit);
+  bound_->backward(factor == 1 ? loss : loss * factor);
   pending_.loss_sum += loss.item<double>() * static_cast<double>(samples);
 }
 
@@ -262,14 +282,15 @@ StepOutcome Trainer::Impl::step(std::uint64_t samples,
   ++pending_.calls;
   if (!is_last) return {};
   const Pending done = std::exchange(pending_, {});
-  return complete(done.contribution());
+  return complete(contribution_of(done));
 }
 
 StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
   const auto own = static_cast<double>(samples);
-  const StepOutcome outcome = complete({.samples = own, .weight = own, .loss_sum = loss * own});
+  const StepOutcome outcome =
+      complete({.samples = own, .weight = own / loss_scale(), .loss_sum = loss * own});
   // From here on the caller computes at the newest parameters.
   bound_->settle();
   bound_->begin();
@@ -283,17 +304,33 @@ StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contributi
   job_.set_step(exchange().steps());
   shards_.count_batches();
   bound_->forget_gradients();
-  if (!result.updated) return {};
+  if (!result.updated && !result.discarded) return {};
+  if (options_.loss_scale) count_outcome(result.discarded);
   const double loss = result.samples > 0 ? result.loss_sum / result.samples : 0;
   job_.set_figure("loss", loss);
-  return {.loss = loss, .samples = static_cast<std::uint64_t>(result.samples), .updated = true};
+  return {.loss = loss,
+          .samples = static_cast<std::uint64_t>(result.samples),
+          .updated = result.updated};
+}
+
+// The factor falls with each overflow: after many in a row a smaller one does not help either.
+void Trainer::Impl::count_outcome(bool is_discarded) {
+  scaler_.ended(is_discarded);
+  discarded_in_a_row_ = is_discarded ? discarded_in_a_row_ + 1 : 0;
+  if (!is_discarded) return;
+  ++discarded_;
+  if (discarded_in_a_row_ >= LossScale::kMostDiscarded)
+    throw Divergence(
+        invalid("the training has diverged: the gradients of {} updates in a row are not finite, "
+                "the last at a loss scale of {}",
+                discarded_in_a_row_, scaler_.scale));
 }
 
 void Trainer::Impl::drain() {
   check_whole();
   const Stopwatch watch(in_steps_);
   const Pending rest = std::exchange(pending_, {});
-  bound_->drain(with_rates(rest.contribution()));
+  bound_->drain(with_rates(contribution_of(rest)));
   shards_.count_batches();
   bound_->settle();
   bound_->forget_gradients();
@@ -371,6 +408,8 @@ void Trainer::drain() { impl_->drain(); }
 void Trainer::settle() { impl_->bound().settle(); }
 void Trainer::synchronise_buffers() { impl_->synchronise_buffers(); }
 double Trainer::rate() const { return impl_->rate(); }
+double Trainer::loss_scale() const { return impl_->loss_scale(); }
+std::uint64_t Trainer::discarded() const { return impl_->discarded(); }
 std::uint64_t Trainer::steps() const { return impl_->exchange().steps(); }
 RateSchedule& Trainer::schedule() { return impl_->schedule(); }
 TimeSplit Trainer::times() const { return impl_->times(); }

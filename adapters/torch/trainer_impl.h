@@ -14,6 +14,7 @@
 #include "plan/plan.h"
 #include "tally/torch.h"
 #include "train/disturbance.h"
+#include "train/loss_scaler.h"
 
 namespace tally {
 
@@ -30,6 +31,8 @@ class Trainer::Impl {
   void zero_grad();
   void drain();
   double rate() const;
+  double loss_scale() const { return options_.loss_scale ? scaler_.scale : 1; }
+  std::uint64_t discarded() const { return discarded_; }
   TimeSplit times() const;
   void assign_rows(const std::string& embedding, std::span<const std::uint64_t> keys,
                    std::span<const float> rows);
@@ -46,18 +49,20 @@ class Trainer::Impl {
     std::uint64_t samples = 0;
     double loss_sum = 0;
     std::uint64_t unit = 0;  // samples of the first call, whose gradient is not scaled
-    exchange::StepContribution contribution() const {
-      return {.samples = static_cast<double>(samples),
-              .weight = static_cast<double>(unit),
-              .loss_sum = loss_sum};
-    }
   };
+  // The gradients are scaled like the loss.
+  exchange::StepContribution contribution_of(const Pending& pending) const {
+    return {.samples = static_cast<double>(pending.samples),
+            .weight = static_cast<double>(pending.unit) / loss_scale(),
+            .loss_sum = pending.loss_sum};
+  }
 
   std::unique_ptr<exchange::Exchange> make_exchange();
   void check_whole() const;
   void check_untrained();
   exchange::StepContribution with_rates(exchange::StepContribution contribution) const;
   StepOutcome complete(const exchange::StepContribution& contribution);
+  void count_outcome(bool is_discarded);
   at::Tensor forward(const std::function<at::Tensor()>& mean_loss);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
@@ -78,9 +83,12 @@ class Trainer::Impl {
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::BoundExchange> bound_;
   Pending pending_;
-  bool takes_part_ = true;   // in the current update
-  std::uint64_t calls_ = 0;  // of step()
-  bool is_broken_ = false;   // backward failed in the middle of an announced step
+  train::LossScaler scaler_;              // if options_.loss_scale
+  std::uint64_t discarded_ = 0;           // updates
+  std::uint64_t discarded_in_a_row_ = 0;  // up to the last update
+  bool takes_part_ = true;                // in the current update
+  std::uint64_t calls_ = 0;               // of step()
+  bool is_broken_ = false;                // backward failed in the middle of an announced step
   Duration in_steps_{};
   std::vector<at::Tensor> saved_;  // copies that checkpoint() points to
   data::ShardCourses shards_;

@@ -234,17 +234,69 @@ TEST(TrainerServer, NobodyIsMoreThanTheBoundAheadUnderSsp) {
 }
 
 TEST(TrainerServer, WhatServersCannotDoIsRefusedWithTheReason) {
-  run_threads(1, [](Job& job) {
+  struct Case {
+    OptimizerSpec optimizer;
+    std::string plan, reason;
+  };
+  const Case cases[] = {
+      {lamb(), "update=asp", "nearest: update=bsp, backup or subset instead of update=asp"},
+      {lars(), "update=kbatch:2", "needs the norms of whole parameters"},
+      {sgd({.momentum = 0.9}), "update=asp codec=sign stale=compensate:0.04",
+       "nearest: codec=sign:momentum=late, or stale=scale"},
+      {sgd({.momentum = 0.9}), "update=asp:fetch=4 codec=topk:0.01", "nearest: fetch=1"},
+      {sgd(), "update=asp:fetch=4 codec=dgc", "nearest: fetch=1"},
+  };
+  run_threads(1, [&](Job& job) {
     SmallNet net = own_net(1);
-    for (const OptimizerSpec& spec : {lamb(), lars()}) {
+    for (const Case& c : cases) {
       try {
-        Trainer trainer(job, *net, spec, {.plan = "home=server"});
-        ADD_FAILURE() << to_string(spec) << " was not refused";
+        Trainer trainer(job, *net, c.optimizer, {.plan = "home=server " + c.plan});
+        ADD_FAILURE() << c.plan << " was not refused";
       } catch (const Failure& failure) {
-        EXPECT_THAT(failure.what(), testing::HasSubstr("norms over whole parameters"));
+        EXPECT_EQ(failure.error().code, ErrorCode::kInvalid);
+        EXPECT_THAT(failure.what(), testing::HasSubstr(c.reason));
       }
     }
+    // The same codecs without momentum at the sender.
+    Trainer(job, *net, sgd(), {.plan = "home=server update=asp codec=sign stale=compensate:0.04"});
   });
+}
+
+TEST(TrainerServer, SettingsThatProbablyHarmAreToldOnce) {
+  struct Case {
+    OptimizerSpec optimizer;
+    std::string plan, warning;
+  };
+  const Case cases[] = {
+      {adam(), "codec=sign", "codec=onebit-adam or int8 keeps the accuracy"},
+      {adagrad(), "home=server codec=topk:0.01", "codec=int8 keeps the accuracy"},
+      {lamb(), "codec=randk:0.1", "codec=int8 keeps the accuracy"},
+      {sgd(), "home=server update=asp stale=drop:0", "use stale=drop:2 or more"},
+      {adam(), "codec=int8", ""},
+      {sgd(), "codec=sign", ""},
+      {sgd(), "home=server update=asp stale=drop:1", ""},
+  };
+  for (const Case& c : cases) {
+    std::vector<std::string> told;
+    std::mutex mutex;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(1);
+      TrainerOptions options{.plan = c.plan};
+      options.on_event = [&](const std::string& sentence) {
+        const std::lock_guard lock(mutex);
+        // Servers tell of connections as well.
+        if (sentence.starts_with("codec=") || sentence.starts_with("stale="))
+          told.push_back(sentence);
+      };
+      const Trainer trainer(job, *net, c.optimizer, options);
+      or_throw(job.world().barrier());
+    });
+    if (c.warning.empty()) {
+      EXPECT_THAT(told, testing::IsEmpty()) << c.plan;
+    } else {
+      EXPECT_THAT(told, testing::ElementsAre(testing::HasSubstr(c.warning))) << c.plan;
+    }
+  }
 }
 
 TEST(TrainerServer, GradientsOfMicroBatchesAddUpAndAreClipped) {

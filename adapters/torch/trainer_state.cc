@@ -21,11 +21,14 @@ checkpoint::Content Trainer::Impl::checkpoint() {
   synchronise_buffers();
   checkpoint::Content content{.step = exchange().steps(), .tensors = tensor_infos()};
   bound_->save(model_, content);
-  content.state = exchange::to_text({.course = exchange().checkpoint().course(),
-                                     .schedule = options_.schedule.text(),
-                                     .schedule_state = options_.schedule.state(),
-                                     .shards = shards_.positions()},
-                                    model_);
+  content.state = exchange::to_text(
+      {.course = exchange().checkpoint().course(),
+       .schedule = options_.schedule.text(),
+       .schedule_state = options_.schedule.state(),
+       .loss_scale = options_.loss_scale ? std::optional(scaler_.scale) : std::nullopt,
+       .good_updates = scaler_.good,
+       .shards = shards_.positions()},
+      model_);
   if (!exchange().meetings().is_first()) return content;
   saved_.clear();
   for (const NamedTensor& named : tensors_.untrained) {
@@ -47,6 +50,10 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
   saved.course.snapshot = server::row_snapshot_of(reader).string();
   or_throw(shards_.restore(std::move(saved.shards)));
   or_throw(options_.schedule.restore(saved.schedule_state));
+  if (saved.loss_scale && options_.loss_scale) {
+    scaler_.scale = *saved.loss_scale;
+    scaler_.good = saved.good_updates;
+  }
   bound_->restore(model_, reader, saved.course);
   for (const NamedTensor& named : tensors_.untrained) {
     const at::Tensor host = at::empty_like(named.tensor, at::kCPU).contiguous();

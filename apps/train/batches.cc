@@ -34,18 +34,23 @@ at::Tensor tensor_of(std::span<std::byte> bytes, std::uint64_t samples,
   return torch::from_blob(bytes.data(), sizes, scalar_type(type));
 }
 
-void set_autocast(bool cuda, bool enabled) {
+at::ScalarType type_of(const std::string& precision) {
+  if (precision == "bfloat16") return at::kBFloat16;
+  return precision == "float16" ? at::kHalf : at::kFloat;
+}
+
+void set_autocast(bool cuda, at::ScalarType type, bool enabled) {
 #if TALLY_TORCH_GE(2, 4)
   const at::DeviceType device = cuda ? at::kCUDA : at::kCPU;
   at::autocast::set_autocast_enabled(device, enabled);
-  at::autocast::set_autocast_dtype(device, at::kBFloat16);
+  at::autocast::set_autocast_dtype(device, type);
 #else
   if (cuda) {
     at::autocast::set_enabled(enabled);
-    at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+    at::autocast::set_autocast_gpu_dtype(type);
   } else {
     at::autocast::set_cpu_enabled(enabled);
-    at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    at::autocast::set_autocast_cpu_dtype(type);
   }
 #endif
 }
@@ -59,16 +64,16 @@ TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape
       .target = tensor_of(batch.target, batch.samples, shape.target, shape.target_type).to(device)};
 }
 
-Bfloat16Scope::Bfloat16Scope(bool enabled, const at::Device& device)
-    : enabled_(enabled), cuda_(device.is_cuda()) {
-  if (!enabled_) return;
+PrecisionScope::PrecisionScope(const std::string& precision, const at::Device& device)
+    : type_(type_of(precision)), cuda_(device.is_cuda()) {
+  if (type_ == at::kFloat) return;
   at::autocast::increment_nesting();
-  set_autocast(cuda_, true);
+  set_autocast(cuda_, type_, true);
 }
 
-Bfloat16Scope::~Bfloat16Scope() {
-  if (!enabled_) return;
-  set_autocast(cuda_, false);
+PrecisionScope::~PrecisionScope() {
+  if (type_ == at::kFloat) return;
+  set_autocast(cuda_, type_, false);
   // Cast parameters are cached until the outermost scope ends, but change with every step.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
 }

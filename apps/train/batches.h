@@ -17,17 +17,17 @@ struct TensorBatch {
 TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape,
                        const at::Device& device);
 
-// While an object exists, forward passes compute in bfloat16 where libtorch's autocast does;
-// parameters keep their type.
-class Bfloat16Scope final {
+// While an object exists, forward passes compute in `precision` (bfloat16, float16) where
+// libtorch's autocast does; parameters keep their type. No effect for float32.
+class PrecisionScope final {
  public:
-  Bfloat16Scope(bool enabled, const at::Device& device);
-  ~Bfloat16Scope();
-  Bfloat16Scope(const Bfloat16Scope&) = delete;
-  Bfloat16Scope& operator=(const Bfloat16Scope&) = delete;
+  PrecisionScope(const std::string& precision, const at::Device& device);
+  ~PrecisionScope();
+  PrecisionScope(const PrecisionScope&) = delete;
+  PrecisionScope& operator=(const PrecisionScope&) = delete;
 
  private:
-  const bool enabled_;
+  const at::ScalarType type_;
   const bool cuda_;
 };
 

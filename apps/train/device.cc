@@ -22,6 +22,13 @@ Result<void> check_device(const std::string& device) {
   return invalid("--device cuda: libtorch sees no GPU here; --device cpu does without");
 }
 
+Result<void> check_precision(const std::string& precision, const std::string& device) {
+  if (precision != "float16" || uses_cuda(device)) return {};
+  return invalid(
+      "--precision float16: libtorch computes float16 on GPUs only; --precision bfloat16 works "
+      "here");
+}
+
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,
                                                const data::Dataset& dataset) {
   const std::shared_ptr<recipes::Model> model = recipe.make_model(dataset.preprocessing());

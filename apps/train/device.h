@@ -17,6 +17,9 @@ int cuda_devices();
 // kInvalid if `device` (auto, cpu, cuda) is not available.
 Result<void> check_device(const std::string& device);
 
+// kInvalid if libtorch cannot compute in this precision (float32, bfloat16, float16) there.
+Result<void> check_precision(const std::string& precision, const std::string& device);
+
 // Whether `device` means a GPU on this machine.
 bool uses_cuda(const std::string& device);
 

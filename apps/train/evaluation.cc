@@ -15,9 +15,18 @@ struct ScoredPart {
   recipes::Judgement all;
   double targets = 0;
   double squared_targets = 0;
+  std::vector<double> counts;  // by label, if there is an accuracy
   std::vector<double> scores;
   std::vector<double> labels;
 };
+
+// Adds the number of each label in `targets`.
+void count_labels(const at::Tensor& targets, std::int64_t labels, std::vector<double>& counts) {
+  counts.resize(static_cast<std::size_t>(labels));
+  const at::Tensor all = at::bincount(targets.reshape({-1}).to(at::kCPU, at::kLong), {}, labels);
+  for (std::int64_t label = 0; label < labels; ++label)
+    counts[static_cast<std::size_t>(label)] += static_cast<double>(all[label].item<std::int64_t>());
+}
 
 void append(const at::Tensor& values, std::vector<double>& to) {
   const at::Tensor plain = values.reshape({-1}).to(at::kCPU, at::kDouble).contiguous();
@@ -28,7 +37,7 @@ struct JudgeOptions {
   recipes::Task task = recipes::Task::kClassification;
   std::uint64_t batch = 64;
   int loader_threads = 1;
-  bool bfloat16 = false;
+  std::string precision = "float32";
   Rank rank = 0;  // evaluates its part of the samples
   int workers = 1;
 };
@@ -53,13 +62,16 @@ ScoredPart judge_part(recipes::Model& model, const data::Dataset& dataset,
     const TensorBatch tensors = to_tensors(*batch, dataset.shape(), device);
     at::Tensor output;
     {
-      const Bfloat16Scope precision(options.bfloat16, device);
+      const PrecisionScope precision(options.precision, device);
       output = model.forward(tensors.input);
     }
     const recipes::Judgement judgement = recipes::judge(options.task, output, tensors.target);
     part.all.loss += judgement.loss;
     part.all.correct += judgement.correct;
     part.all.predictions += judgement.predictions;
+    if (recipes::has_accuracy(options.task))
+      count_labels(tensors.target, options.task == recipes::Task::kBinary ? 2 : output.size(-1),
+                   part.counts);
     if (options.task == recipes::Task::kRegression) {
       const at::Tensor targets = tensors.target.to(at::kDouble);
       part.targets += targets.sum().item<double>();
@@ -91,6 +103,15 @@ std::vector<double> gathered(Trainer& trainer, const std::vector<double>& own, s
   return all;
 }
 
+// Sums the counts of all ranks. A rank without samples has none.
+std::vector<double> summed_counts(Trainer& trainer, std::vector<double> counts) {
+  const auto own = static_cast<double>(counts.size());
+  std::vector<double> sizes = trainer.sum({own, own > 0 ? 1.0 : 0.0});
+  if (sizes[1] == 0) return {};
+  counts.resize(static_cast<std::size_t>(sizes[0] / sizes[1]));
+  return trainer.sum(std::move(counts));
+}
+
 std::optional<double> auc_of(const EvaluatorPlace& here, Trainer& trainer, const ScoredPart& part) {
   std::vector<double> counts(static_cast<std::size_t>(here.workers), 0.0);
   const auto place = static_cast<std::size_t>(here.place);
@@ -110,7 +131,12 @@ std::optional<double> auc_of(const EvaluatorPlace& here, Trainer& trainer, const
 Score score_of(recipes::Task task, const ScoredPart& part, const data::Dataset& dataset) {
   const recipes::Judgement& sums = part.all;
   Score score{.loss = sums.loss / sums.predictions};
-  if (recipes::has_accuracy(task)) score.accuracy = sums.correct / sums.predictions;
+  if (recipes::has_accuracy(task)) {
+    score.accuracy = sums.correct / sums.predictions;
+    score.predictions = sums.predictions;
+    if (!part.counts.empty())
+      score.chance = *std::max_element(part.counts.begin(), part.counts.end()) / sums.predictions;
+  }
   if (task == recipes::Task::kRegression)
     add_regression({.squared_errors = sums.loss,
                     .targets = part.targets,
@@ -139,7 +165,7 @@ Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& mod
                                      {.task = prepared.task,
                                       .batch = options.batch,
                                       .loader_threads = options.loader_threads,
-                                      .bfloat16 = options.precision == "bfloat16",
+                                      .precision = options.precision,
                                       .rank = here.place,
                                       .workers = here.workers},
                                      device);
@@ -151,6 +177,7 @@ Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& mod
                          {.all = {sums[0], sums[1], sums[2]},
                           .targets = sums[3],
                           .squared_targets = sums[4],
+                          .counts = summed_counts(trainer, part.counts),
                           .scores = {},
                           .labels = {}},
                          *prepared.test);

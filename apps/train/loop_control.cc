@@ -45,8 +45,9 @@ bool is_due(const Interval& interval, const Moment& before, const Moment& after)
 }
 
 std::string_view to_string(StopReason reason) {
-  constexpr std::array<std::string_view, 4> kTexts = {
-      "completed", "target accuracy reached", "stopped early: no lower test loss", "interrupted"};
+  constexpr std::array<std::string_view, 5> kTexts = {"completed", "target accuracy reached",
+                                                      "stopped early: no lower test loss",
+                                                      "interrupted", "diverged"};
   return kTexts.at(static_cast<std::size_t>(reason));
 }
 
@@ -78,11 +79,30 @@ void LoopControl::observe(const Score& score) {
       score.loss < state_.best_loss.value_or(std::numeric_limits<double>::infinity());
   if (better) state_.best_loss = score.loss;
   state_.without_improvement = better ? 0 : state_.without_improvement + 1;
+  divergence_ = divergence_of(score, state_.best_accuracy);
   if (score.accuracy)
     state_.best_accuracy = std::max(state_.best_accuracy.value_or(0), *score.accuracy);
 }
 
+std::string divergence_of(const Score& score, std::optional<double> best) {
+  // A tenth of the way from guessing to always right.
+  constexpr double kClearly = 0.1;
+  constexpr double kDeviations = 3;
+  if (!score.accuracy || !best || !(score.predictions > 0)) return "";
+  const double spread =
+      kDeviations * std::sqrt(score.chance * (1 - score.chance) / score.predictions);
+  // Few test samples: an accuracy well outside of the spread has to come first.
+  const double margin = std::max(kClearly * (1 - score.chance), 2 * spread);
+  const bool was_higher = *best >= score.chance + margin && *score.accuracy < *best;
+  if (!was_higher || *score.accuracy > score.chance + spread) return "";
+  return fmt::format(
+      "the accuracy was {:.2f} % and is {:.2f} % now, which guessing gives (the most frequent "
+      "label has {:.2f} %)",
+      *best * 100, *score.accuracy * 100, score.chance * 100);
+}
+
 std::optional<StopReason> LoopControl::stop(std::uint64_t steps, bool interrupted) const {
+  if (!divergence_.empty()) return StopReason::kDiverged;
   if (options_.target_accuracy && state_.best_accuracy.value_or(-1) >= *options_.target_accuracy)
     return StopReason::kTargetReached;
   if (options_.patience > 0 && state_.without_improvement >= options_.patience)

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tally/error.h"
@@ -36,7 +37,13 @@ struct LoopControlOptions {
   std::uint64_t patience = 0;             // evaluations without a lower test loss; 0: no early stop
 };
 
-enum class StopReason : std::uint8_t { kCompleted, kTargetReached, kNoImprovement, kInterrupted };
+enum class StopReason : std::uint8_t {
+  kCompleted,
+  kTargetReached,
+  kNoImprovement,
+  kInterrupted,
+  kDiverged,
+};
 // "completed", "target accuracy reached", ...
 std::string_view to_string(StopReason reason);
 
@@ -44,6 +51,8 @@ std::string_view to_string(StopReason reason);
 struct Score {
   double loss = 0;                 // mean over the test part
   std::optional<double> accuracy;  // where defined
+  double chance = 0;               // with accuracy: the share of the most frequent label
+  double predictions = 0;          // with accuracy: behind it
   std::optional<double> auc;       // for binary classification, if the test part has both labels
   std::optional<double> rmse;      // of a regression, in the unit of the target
   std::optional<double> r2;        // of a regression, unless all targets are equal
@@ -72,6 +81,10 @@ struct LoopControlState {
   std::optional<double> best_accuracy;
   std::uint64_t without_improvement = 0;  // evaluations
 };
+
+// Why an evaluation shows that the training has diverged; empty: it does not. The accuracy is that
+// of guessing, although an earlier one was clearly higher: `best` is the best one before.
+std::string divergence_of(const Score& score, std::optional<double> best);
 
 struct Due {
   bool evaluate = false;
@@ -110,6 +123,8 @@ class LoopControl final {
   void observe(const Score& score);
   // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
+  // What the last evaluation showed, if the training has diverged; else empty.
+  const std::string& divergence() const { return divergence_; }
 
   const LoopControlState& state() const { return state_; }
   void restore(const LoopControlState& state) { state_ = state; }
@@ -117,6 +132,7 @@ class LoopControl final {
  private:
   const LoopControlOptions options_;
   LoopControlState state_;
+  std::string divergence_;
 };
 
 // Returns the steps until ranks exchange the next time whether one was interrupted: a fifth of a

@@ -59,6 +59,48 @@ TEST(LoopControl, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {
   EXPECT_EQ(course.state().best_loss, 0.7);
 }
 
+// With 10 classes and 10,000 test samples guessing gives 10 %, with a standard deviation of 0.3 %.
+TEST(LoopControl, EndsWhenTheAccuracyFallsToThatOfGuessing) {
+  struct Case {
+    double chance;
+    double predictions;
+    std::vector<double> accuracies;
+    bool diverges;
+  };
+  const Case cases[] = {
+      {0.1, 10000, {0.97, 0.1135}, false},  // 4.5 deviations above guessing
+      {0.1, 10000, {0.97, 0.1085}, true},
+      {0.1, 10000, {0.97, 0.05}, true},         // worse than guessing
+      {0.1, 10000, {0.10, 0.10, 0.10}, false},  // it has not learned yet
+      {0.1, 10000, {0.15, 0.10}, false},        // it had hardly learned
+      {0.1, 10000, {0.20, 0.10}, true},
+      {0.1, 10000, {0.97, 0.60}, false},  // worse, but not lost
+      {0.55, 100, {0.62, 0.66}, false},   // few samples: it becomes better
+      {0.55, 100, {0.72, 0.66}, false},   // both may be guessing
+      {0.55, 100, {0.95, 0.55}, true},
+      {0.76, 1000, {0.79, 0.795}, false},
+      {0.76, 1000, {0.95, 0.76}, true},
+      {0.633, 30, {0.967, 0.80}, false},   // 5 samples more are wrong
+      {0.633, 30, {0.867, 0.867}, false},  // as before
+      {0.1, 1000, {0.50, 0.10, 0.12}, true},
+  };
+  for (const Case& c : cases) {
+    LoopControl course({.total_steps = 100});
+    for (const double accuracy : c.accuracies)
+      course.observe(
+          {.loss = 2.3, .accuracy = accuracy, .chance = c.chance, .predictions = c.predictions});
+    EXPECT_EQ(!course.divergence().empty(), c.diverges)
+        << c.predictions << " samples, " << c.accuracies.back();
+    EXPECT_EQ(course.stop(10, false) == StopReason::kDiverged, c.diverges);
+  }
+  // Most labels are equal: 76 % is guessing.
+  EXPECT_EQ(divergence_of({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.85),
+            "the accuracy was 85.00 % and is 76.40 % now, which guessing gives (the most frequent "
+            "label has 76.40 %)");
+  EXPECT_EQ(divergence_of({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.77), "");
+  EXPECT_EQ(divergence_of({.loss = 3}, std::nullopt), "");
+}
+
 TEST(LoopControl, GoesOnAfterARestoreAsIfItHadNotStopped) {
   LoopControl first({.total_steps = 100, .patience = 2});
   first.observe({.loss = 1});

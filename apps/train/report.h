@@ -87,6 +87,8 @@ struct TrainingRecord {
   // Number of gradients of all workers with staleness 0, 1, 2, ..., and of dropped gradients.
   std::vector<std::uint64_t> staleness;
   std::uint64_t dropped_gradients = 0;
+  std::uint64_t discarded_updates = 0;  // by loss scaling
+  std::string divergence;               // what showed that the training has diverged; empty: none
   // For the model on one host: gradients of its workers, values, optimizer state; 0: unknown.
   std::uint64_t model_memory_bytes = 0;
   std::optional<double> steps_per_s;

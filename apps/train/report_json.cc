@@ -75,6 +75,8 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   }
   json["staleness"] = record.staleness;
   json["dropped_gradients"] = record.dropped_gradients;
+  if (record.discarded_updates > 0) json["discarded_updates"] = record.discarded_updates;
+  if (!record.divergence.empty()) json["divergence"] = record.divergence;
   if (record.model_memory_bytes > 0) json["model_memory_bytes"] = record.model_memory_bytes;
   put(json, "steps_per_s", record.steps_per_s);
   for (const RecordEvent& event : record.events)

@@ -173,6 +173,8 @@ Result<TrainingRecord> record_of(const nlohmann::ordered_json& json) {
     }
   }
   members.read_count("dropped_gradients", record.dropped_gradients);
+  members.read_count("discarded_updates", record.discarded_updates);
+  members.read("divergence", record.divergence);
   members.read_count("model_memory_bytes", record.model_memory_bytes);
   members.read("steps_per_s", record.steps_per_s);
   members.read("final_text", record.final_text);

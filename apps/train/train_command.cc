@@ -44,7 +44,8 @@ instead. After one Ctrl-C the workers finish their step, and save it if there is
 command that continues is printed. A second Ctrl-C ends them immediately.
 
 Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
-started; 130 interrupted; others as for `tally run`.)";
+started; 3 the training has diverged: the loss is not a number, or the accuracy fell to that of
+guessing; 130 interrupted; others as for `tally run`.)";
 
 void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Recipe>>& recipes) {
   fmt::print(to, "tally train RECIPE [OPTIONS], where RECIPE is one of:\n");
@@ -92,6 +93,7 @@ std::string other_options(const std::string& state, recipes::Recipe& recipe) {
 Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
                           const WorkerCounts& workers) {
   TALLY_TRY(check_device(options.device));
+  TALLY_TRY(check_precision(options.precision, options.device));
   TALLY_TRY(check_outputs(options));
   TALLY_TRY(Preparation prepared, prepare(options, recipe, workers, data_cache_folder()));
   const bool has_servers = prepared.plan.home == plan::Home::kServer;
@@ -170,6 +172,7 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
                    .snapshots = snapshots_folder(options.checkpoint),
                    .program = agent_program()};
   job.max_restarts = options.max_restarts;
+  job.final_code = kDivergedExitCode;
   job.is_news = [](const std::string& event) {
     // The coordinator reports silent workers.
     const bool of_silent_worker =

@@ -62,8 +62,12 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
               "workers, broadcast from rank 0, or left as each worker has them",
               {.choices = {"average", "broadcast", "leave"}});
   command.add("--precision", &o.precision,
-              "Of the computation; parameters and updates are always float32",
-              {.choices = {"float32", "bfloat16"}});
+              "Of the computation; parameters and updates are always float32. float16 needs a GPU",
+              {.choices = {"float32", "bfloat16", "float16"}});
+  command.add("--loss-scale", &o.loss_scale,
+              "With float16: the first factor of the loss, without which small gradients would "
+              "vanish. It is halved when a gradient overflows and doubled after 2000 updates",
+              {.least = 1, .most = 1e9});
   command.add("--plan", &o.plan,
               "How gradients are combined and sent, as in \"update=bsp codec=topk:0.01\"");
 }

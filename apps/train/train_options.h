@@ -13,6 +13,9 @@ namespace tally::app {
 // The default interval between checkpoints.
 inline constexpr const char* kCheckpointEvery = "1 epoch";
 
+// Exit code of `tally train` if the training has diverged.
+inline constexpr int kDivergedExitCode = 3;
+
 // Options of the command line and of the --config file. prepare() parses the texts.
 struct TrainOptions {
   int workers = 0;  // 0: one per GPU, or else per core
@@ -35,6 +38,7 @@ struct TrainOptions {
   int accumulate = 1;
   std::string buffers = "average";
   std::string precision = "float32";
+  double loss_scale = 65536;  // with float16
 
   // Parameter servers, as parse_servers() reads them; empty: inside the workers if the plan needs
   // any.

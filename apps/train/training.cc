@@ -18,6 +18,7 @@
 #include "base/errors.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "policy/rules.h"
 #include "process/interrupt.h"
 
 namespace tally::app {
@@ -55,17 +56,22 @@ TrainerOptions trainer_options(const Training::Parts& with) {
                         .servers = with.servers};
   const bool tells = with.job.rank() == 0 && with.servers.directory.empty();
   if (tells) result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
+  if (options.precision == "float16") result.loss_scale = LossScale{.initial = options.loss_scale};
   if (options.clip_norm > 0) result.clip_norm = options.clip_norm;
   if (options.clip_value > 0) result.clip_value = options.clip_value;
-  if (prepared.optimizer.weight_decay > 0)
+  const bool adapts = prepared.optimizer.kind == OptimizerKind::kLamb ||
+                      prepared.optimizer.kind == OptimizerKind::kLars;
+  if (prepared.optimizer.weight_decay > 0 || adapts)
     result.groups.push_back(without_decay(prepared.optimizer));
   return result;
 }
 
 DivisionOptions division_options(const Training::Parts& with) {
-  // asp and kbatch count gradients, of any workers.
-  const plan::Update update = with.prepared.plan.update;
-  const bool counts_gradients = update == plan::Update::kAsp || update == plan::Update::kKbatch;
+  // asp, kbatch, kasync and softsync count gradients, of any workers. Plans without gradients have
+  // no rules.
+  const auto rules = policy::rules_of(with.prepared.plan, with.job.size(), with.options.seed);
+  const bool counts_gradients =
+      rules.has_value() && (rules->update == plan::Update::kAsp || rules->counts_gradients());
   return {.strategy = with.prepared.strategy,
           .size = with.prepared.train->size(),
           .seed = with.options.seed,
@@ -188,11 +194,13 @@ StopReason Training::run() {
     const Due due = control_.due(std::exchange(together_, done_), done_, interrupted);
     next_meeting_ = control_.next_due(done_, pace_);
     if (due.evaluate) evaluate();
-    if (due.save) save();
+    // A model that has diverged would take the place of an earlier one.
+    const bool is_sound = control_.divergence().empty();
+    if (due.save && is_sound) save();
     const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
       // An evaluation stopped the training after a step that was not saved: save the last step.
-      if (saves() && !due.save) save();
+      if (saves() && !due.save && is_sound) save();
       return *reason;
     }
     if (!due.evaluate) show_progress();
@@ -206,7 +214,6 @@ void Training::add_point() {
 }
 
 void Training::step() {
-  const bool bfloat16 = with_.options.precision == "bfloat16";
   StepOutcome outcome;
   std::uint64_t samples = 0;
   RunningMean loss;
@@ -215,7 +222,7 @@ void Training::step() {
     if (recorder_) recorder_->begin(trainer_.steps() + 1);
     outcome = trainer_.step(batch.samples, [&] {
       const TensorBatch tensors = to_tensors(batch, with_.prepared.train->shape(), with_.device);
-      const Bfloat16Scope precision(bfloat16, with_.device);
+      const PrecisionScope precision(with_.options.precision, with_.device);
       return recipes::mean_loss(with_.prepared.task, with_.model.forward(tensors.input),
                                 tensors.target);
     });
@@ -231,10 +238,10 @@ void Training::step() {
   const double mean = loss.mean().value_or(0);
   // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
-    throw Failure(
-        invalid("the loss of step {} is {}: a rate of {} is too high, so give a lower --rate, "
-                "or the data have values that are no numbers",
-                done_.steps, mean, with_.prepared.optimizer.rate));
+    throw Divergence(invalid(
+        "the training has diverged: the loss of step {} is {}: a rate of {} is too high, so "
+        "give a lower --rate, or the data have values that are no numbers",
+        done_.steps, mean, with_.prepared.optimizer.rate));
   const bool tokens = with_.prepared.task == recipes::Task::kLanguage;
   const std::uint64_t units =
       tokens ? samples * static_cast<std::uint64_t>(with_.prepared.train->shape().input[0])
@@ -399,6 +406,8 @@ TrainingRecord& Training::finish(StopReason reason) {
   all.back() = last_save_step_ > 0 && last_failed_step_ == last_save_step_ ? 1 : 0;
   all = take_reports(trainer_.sum(with_report(std::move(all))));
   TrainingRecord& record = log_.finish(done_, epochs(), whole, reason);
+  record.divergence = control_.divergence();
+  record.discarded_updates = trainer_.discarded();
   record.last_save_failed = all.back() > 0;
   record.lost_workers = division_.lost();
   if (has_servers()) record.samples = division_.samples();

@@ -26,7 +26,7 @@
 namespace tally::app {
 
 // The training of one worker: batches, steps, evaluations, checkpoints and the end, as LoopControl
-// decides, together with all other workers. Failures are thrown: Failure, c10::Error,
+// decides, together with all other workers. Failures are thrown: Failure, Divergence, c10::Error,
 // std::bad_alloc.
 class Training final {
  public:

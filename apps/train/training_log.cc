@@ -146,6 +146,9 @@ std::string summary_of(const TrainingRecord& record) {
   if (record.rmse) text += fmt::format("RMSE {}, ", number_text(*record.rmse));
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
   text += staleness_text(record);
+  if (record.discarded_updates > 0)
+    text += fmt::format("\n  {} discarded, because a gradient was too large for float16",
+                        counted(record.discarded_updates, "update"));
   if (record.model_memory_bytes > 0)
     text += fmt::format("\n  memory: {} on each host for values, gradients and optimizer state",
                         format_bytes(record.model_memory_bytes));
@@ -156,6 +159,10 @@ std::string summary_of(const TrainingRecord& record) {
         times.rank, shares.compute * 100, shares.communicate * 100, shares.wait * 100,
         shares.data * 100);
   }
+  if (!record.divergence.empty())
+    text += fmt::format(
+        "\n  error: {}; a lower --rate, --clip-norm or a plan with fewer late gradients may help",
+        record.divergence);
   return text + lost_workers_text(record) + unsaved_text(record);
 }
 

@@ -119,7 +119,9 @@ bool conclude(const TrainOptions& options, const TrainingRecord& record, bool go
   console.say(summary_of(record));
   if (!record.final_text.empty()) console.say("\n" + record.final_text + "\n");
   // After an interruption the launcher says what is saved.
-  if (record.outcome != to_string(StopReason::kInterrupted) && !record.last_save_failed)
+  const bool is_saved = record.outcome != to_string(StopReason::kInterrupted) &&
+                        record.divergence.empty() && !record.last_save_failed;
+  if (is_saved)
     console.say(kept_text(options.checkpoint, record.steps,
                           options.data.empty()      ? TrainedOn::kMadeData
                           : record.unit == "tokens" ? TrainedOn::kTexts
@@ -135,6 +137,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   const int threads = threads_of(options, job);
   set_threads(threads);
   or_throw(check_device(options.device));
+  or_throw(check_precision(options.precision, options.device));
   const Preparation prepared = or_throw(
       prepare(options, recipe, {.all = job.size(), .here = job.local_size()}, data_cache_folder()));
   if (!prepared.completion.empty()) {
@@ -184,7 +187,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   bool good = recorded.has_value() && !result.last_save_failed;
   if (training.is_first()) {
-    if (reason != StopReason::kInterrupted) {
+    if (reason != StopReason::kInterrupted && reason != StopReason::kDiverged) {
       const recipes::Finish finish = or_throw(recipe.finish(*model, *prepared.train, options.seed));
       good = finish.good && good;
       result.final_text = finish.text;
@@ -192,6 +195,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
     good = conclude(options, result, good, console);
   }
   if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
+  if (reason == StopReason::kDiverged) return kDivergedExitCode;
   return good ? 0 : 1;
 }
 
@@ -227,6 +231,9 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
     const int code = train_rank(options, recipe, *job, joining);
     job->close();
     return code;
+  } catch (const Divergence& divergence) {
+    report_failure(rank, first_line(plain_text(divergence.error())));
+    return kDivergedExitCode;
   } catch (const Failure& failure) {
     if (failure.error().code == ErrorCode::kPeerLost) {
       // The message about a lost server is a sentence that names the server.

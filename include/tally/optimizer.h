@@ -28,6 +28,9 @@ struct OptimizerSpec {
   double trust = 0.001;            // lars
   double ratio_min = 0;            // lamb
   double ratio_max = 10;
+  // lamb, lars: whether the norms of a parameter scale its steps. False for biases and the weights
+  // of normalization layers, whose norms say nothing about their gradients.
+  bool adapts = true;
   double beta = 1;  // ftrl
   double l1 = 0;
   double l2 = 0;

@@ -106,7 +106,7 @@ struct TableSpec {
   DataType type = DataType::kFloat32;  // dense: kFloat32 or kFloat64
   std::uint64_t count = 0;             // dense: elements
   std::uint32_t dimension = 0;         // sparse: values per row, 1 to 4096
-  OptimizerSpec optimizer;             // the servers apply it; neither lamb nor lars
+  OptimizerSpec optimizer;             // the servers apply it; lamb and lars need `measured`
   // The words update=, stale= and conflict= of a plan: "update=ssp:3 stale=scale conflict=lock".
   // Other words are ignored.
   std::string plan;
@@ -118,17 +118,22 @@ struct TableSpec {
   std::string codec;
   std::uint32_t columns = 0;        // with a codec: values per output of a weight matrix; 0: none
   std::uint64_t first_element = 0;  // with a codec: index of the first element in the model
+  // With update=bsp, backup or subset: a complete round is applied when a worker has called
+  // finish(), so that workers can add up the results of measure() over all parts first.
+  bool measured = false;
+  double clip_value = 0;  // with `measured`: limit of each element of the mean gradient; 0: none
 };
 
 using TableId = std::uint16_t;
 
 // The result of a request over all its parts.
 struct Completion {
-  std::uint64_t applied = 0;    // parts that applied the request
-  std::uint64_t dropped = 0;    // parts that dropped it as stale
-  std::uint64_t version = 0;    // lowest version (number of updates) of the parts
-  std::uint64_t clock = 0;      // lowest clock of all workers
-  std::uint64_t staleness = 0;  // highest staleness of the applied gradients
+  std::uint64_t applied = 0;                      // parts that applied the request
+  std::uint64_t dropped = 0;                      // parts that dropped it as stale
+  std::vector<std::uint32_t> dropped_parts = {};  // their numbers, in the order of the answers
+  std::uint64_t version = 0;                      // lowest version (number of updates) of the parts
+  std::uint64_t clock = 0;                        // lowest clock of all workers
+  std::uint64_t staleness = 0;                    // highest staleness of the applied gradients
 };
 
 // The effect of a push.
@@ -136,6 +141,8 @@ enum class PushKind : std::uint8_t {
   kGradient,  // applied by the table's optimizer, as its plan says
   kAdd,       // value += pushed, immediately and exactly once
   kAssign,    // value = pushed, immediately; resets the optimizer state
+  // As kGradient, on a table with a codec: the message is plain float32 (a codec's warm-up).
+  kPlainGradient,
 };
 
 struct PushOptions {
@@ -228,6 +235,37 @@ class Client final {
   // is unchanged. `averages` has one element per part.
   Ticket push_average(const PartRange& range, const PushOptions& push, const PullOptions& pull,
                       Messages gradient, std::span<std::byte> values, std::span<Average> averages);
+
+  // Tables with TableSpec::measured: the state of one part's round of a version. A round that is
+  // not finished has sums of squares over its elements. A round that another worker has finished
+  // has the options of that call instead. A part that has a later version without such a call has
+  // skipped the round: no worker had a gradient for it, or the round is several versions old.
+  // Parts of one table may differ in this.
+  struct FinishOptions {
+    std::uint64_t version = 0;  // of the round
+    double factor = 1;          // of the mean gradient: clipping by norm
+    // Of the whole table, for lamb and lars: the norms of the values, and of the mean gradient
+    // times the factor (lars) or of the direction (lamb).
+    double value_norm = 0;
+    double gradient_norm = 0;
+    bool discards = false;  // the round changes nothing but the version
+  };
+  struct Measured {
+    double value_squares = 0;
+    double gradient_squares = 0;
+    std::optional<FinishOptions> finished = {};
+    bool skipped = false;  // the part has no numbers for this round
+  };
+  struct MeasureOptions {
+    std::uint64_t version = 0;  // of the round
+    double factor = 1;          // of the mean gradient
+    bool direction = false;     // lamb: squares of its direction in place of the gradient's
+  };
+  // Waits until the round is complete in all parts. `parts` has one element per part.
+  Ticket measure(TableId table, const MeasureOptions& options, std::span<Measured> parts);
+  // Applies the round, unless another worker has done so. All workers of the round call it, with
+  // the same options, so that the round is applied if one of them lives on.
+  Ticket finish(TableId table, const FinishOptions& options);
 
   // Sparse tables: keys in any order, and their rows. The keys of a push are distinct: add the rows
   // of a repeated key first. Each request is sent to all parts, so that rounds complete; a worker

@@ -40,7 +40,7 @@ std::unique_ptr<Codec> make_inner(const plan::CodecSpec& spec, const Shape& shap
     case plan::Codec::kDgc:
       return make_topk(spec.density, /*exact=*/false);
     case plan::Codec::kRandk:
-      return make_randk(spec.density);
+      return make_randk(spec.density, /*scaled=*/!spec.feedback);
     case plan::Codec::kThreshold:
       return make_threshold(spec.threshold);
   }
@@ -73,6 +73,15 @@ BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& sh
   if (is_sparse(spec.kind)) return {.codec = make_staged(make_nonzero(), spec.stage)};
   if (spec.kind == plan::Codec::kSign && spec.vote)
     return {.codec = make_staged(make_majority(spec.block), spec.stage)};
+  constexpr std::size_t kBlock = 256;
+  switch (spec.back) {
+    case plan::Back::kInt8:
+      return {.codec = make_staged(make_int8(kBlock), spec.stage), .feedback = true};
+    case plan::Back::kBf16:
+      return {.codec = make_staged(make_cast(plan::Codec::kBf16), spec.stage)};
+    case plan::Back::kSame:
+      break;
+  }
   return {.codec = make_codec(spec, shape), .feedback = spec.feedback};
 }
 
@@ -99,6 +108,10 @@ Shape shape_of(std::span<const std::int64_t> shape, std::uint64_t element) {
 
 bool differs_by_run(const plan::CodecSpec& spec) {
   return spec.kind == plan::Codec::kOnebit && spec.by_column;
+}
+
+bool mean_differs_by_run(const plan::CodecSpec& spec) {
+  return differs_by_run(spec) && spec.back == plan::Back::kSame;
 }
 
 }  // namespace tally::codec

@@ -75,8 +75,8 @@ struct BroadcastCodec {
 };
 // Sparse codecs send all values of the mean that are not zero, exactly; randk sends them without
 // indices if `draw` equals that of the senders except for the rank. sign,vote sends the majority,
-// exactly. The other codecs encode the mean as they encode gradients, with feedback if the spec has
-// it.
+// exactly. The other codecs encode the mean by `back`: as int8 with feedback, as bf16, or as they
+// encode gradients, with feedback if the spec has it.
 BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& shape = {});
 
 // One sender's encoding of a run.
@@ -106,7 +106,9 @@ bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> sh
 // fewer than two dimensions is no matrix.
 Shape shape_of(std::span<const std::int64_t> shape, std::uint64_t element = 0);
 Shape shape_of(std::size_t columns, std::uint64_t element);
-// Whether the codec of a run depends on where in its tensor the run begins.
+// Whether the codec of a run depends on where in its tensor the run begins: of gradients, and of
+// means.
 bool differs_by_run(const plan::CodecSpec& spec);
+bool mean_differs_by_run(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

@@ -26,12 +26,12 @@ std::unique_ptr<Codec> make_onebit(std::size_t block, std::size_t missing = 0);
 std::unique_ptr<Codec> make_sign(std::size_t block);
 std::unique_ptr<Codec> make_majority(std::size_t block);
 
-// sparse/: some values, exactly. The last two send all values that are not zero: make_randk_mean()
-// without indices if they are among those that randk draws, make_nonzero() with indices, or densely
-// where that is smaller.
+// sparse/: some values, exactly, or with `scaled` times the inverse of their share. The last two
+// send all values that are not zero: make_randk_mean() without indices if they are among those that
+// randk draws, make_nonzero() with indices, or densely where that is smaller.
 std::unique_ptr<Codec> make_topk(double density, bool exact);
 std::unique_ptr<Codec> make_threshold(double threshold);
-std::unique_ptr<Codec> make_randk(double density);
+std::unique_ptr<Codec> make_randk(double density, bool scaled);
 std::unique_ptr<Codec> make_randk_mean(double density);
 std::unique_ptr<Codec> make_nonzero();
 

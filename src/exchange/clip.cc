@@ -13,6 +13,12 @@ double clip_factor(double norm, double limit) {
   return factor > 1 ? 1 : factor;
 }
 
+double square_sum(const RealSpan& values) {
+  return values.visit([]<typename T>(std::span<T> elements) {
+    return kernel::square_sum(std::span<const T>(elements));
+  });
+}
+
 void scale(std::span<const RealSpan> gradient, double factor) {
   for (const RealSpan& run : gradient)
     run.visit([factor]<typename T>(std::span<T> values) {
@@ -28,10 +34,7 @@ void clip(std::span<const RealSpan> gradient, const ClipLimits& limits) {
       });
   if (!limits.norm) return;
   double squares = 0;
-  for (const RealSpan& run : gradient)
-    squares += run.visit([]<typename T>(std::span<T> values) {
-      return kernel::square_sum(std::span<const T>(values));
-    });
+  for (const RealSpan& run : gradient) squares += square_sum(run);
   const double factor = clip_factor(std::sqrt(squares), *limits.norm);
   if (factor != 1) scale(gradient, factor);
 }

@@ -20,6 +20,9 @@ struct ClipLimits {
 // Clips a gradient that lies in several runs.
 void clip(std::span<const RealSpan> gradient, const ClipLimits& limits);
 
+// The sum of the squares of all elements.
+double square_sum(const RealSpan& values);
+
 // Multiplies all elements by the factor.
 void scale(std::span<const RealSpan> gradient, double factor);
 

@@ -35,7 +35,10 @@ struct StepTotals {
   // Behind the update, as far as this rank knows: of all ranks, or its own.
   double samples = 0;
   double loss_sum = 0;
-  bool updated = false;  // false: no rank had a sample, and the values are unchanged
+  // False: no rank had a sample, or the gradient was discarded.
+  bool updated = false;
+  // The gradient was not finite and counts nowhere: that of all ranks, or this rank's own.
+  bool discarded = false;
 };
 
 class Background;

@@ -1,12 +1,15 @@
 #include "exchange/make_exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/errors.h"
 #include "exchange/check_same.h"
 #include "exchange/group/group_exchange.h"
+#include "exchange/plan_advice.h"
 #include "exchange/server/server_exchange.h"
 #include "exchange/server/server_place.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::exchange {
 namespace {
@@ -32,6 +35,21 @@ Result<void> check_clipping(const ExchangeOptions& options) {
   return {};
 }
 
+// Whether servers can clip mean gradients: onebit-adam sends momentum, so that each worker clips
+// its own gradient.
+bool sends_gradients(const GroupUpdate::Options& update) {
+  return update.codec.kind != plan::Codec::kOnebitAdam;
+}
+
+// Whether rounds on servers need norms of the mean gradient: where all workers wait for a round.
+bool is_measured(const GroupUpdate::Options& update, const policy::Rules& rules) {
+  if (!rules.has_rounds() || rules.counts_gradients()) return false;
+  const bool clips = (update.clip_norm || update.clip_value) && sends_gradients(update);
+  return clips || update.discards_nonfinite ||
+         std::any_of(update.optimizers.begin(), update.optimizers.end(),
+                     [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); });
+}
+
 Result<std::unique_ptr<Exchange>> make_on_servers(Communicator& world,
                                                   const ExchangeOptions& options,
                                                   const policy::Rules& rules) {
@@ -43,21 +61,31 @@ Result<std::unique_ptr<Exchange>> make_on_servers(Communicator& world,
   TALLY_TRY(check_same(world, {"models", "parameter", parameters}, by));
   TALLY_TRY(check_same(world, {"trainers", "setting", update.settings}, by));
   TALLY_TRY(auto place, ServerPlace::make(world, options.servers, update.on_event));
+  const bool measured = is_measured(update, rules);
+  if (measured && update.discards_nonfinite && update.clip_value)
+    return invalid(
+        "loss scaling with clip_value on servers: they would clip an infinite gradient before "
+        "they see that it is to be discarded; nearest: clip_norm, or home=group");
+  const bool clips_means = measured && sends_gradients(update);
   TALLY_TRY(auto made,
-            ServerExchange::make(std::move(place),
-                                 {.tables = {.parameters = update.parameters,
-                                             .optimizers = update.optimizers,
-                                             .rules = rules,
-                                             .plan = plan::to_string(options.plan),
-                                             .seed = update.seed,
-                                             .codec = update.codec,
-                                             .senders = update.senders,
-                                             .rank = world.rank()},
-                                  .clip = {.value = update.clip_value, .norm = update.clip_norm},
-                                  .rows = options.rows,
-                                  .initial = [&](std::size_t p, const RealSpan& values) {
-                                    options.initial(p, values.type, values.bytes);
-                                  }}));
+            ServerExchange::make(
+                std::move(place),
+                {.tables = {.parameters = update.parameters,
+                            .optimizers = update.optimizers,
+                            .rules = rules,
+                            .plan = plan::to_string(options.plan),
+                            .seed = update.seed,
+                            .codec = update.codec,
+                            .senders = update.senders,
+                            .rank = world.rank(),
+                            .measured = measured,
+                            .clip_value = clips_means ? update.clip_value.value_or(0) : 0},
+                 .step = {.clip = {.value = update.clip_value, .norm = update.clip_norm},
+                          .discards_nonfinite = update.discards_nonfinite,
+                          .rows = options.rows},
+                 .initial = [&](std::size_t p, const RealSpan& values) {
+                   options.initial(p, values.type, values.bytes);
+                 }}));
   return std::unique_ptr<Exchange>(std::move(made));
 }
 
@@ -68,6 +96,11 @@ Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOpt
   TALLY_TRY(check_clipping(options));
   TALLY_TRY(const policy::Rules rules,
             policy::rules_of(options.plan, world.size(), options.update.seed));
+  const PlanInUse use{options.plan, options.update.optimizers, options.update.senders,
+                      world.size()};
+  TALLY_TRY(check_optimizers(use));
+  for (const std::string& warning : warnings(use))
+    if (options.update.on_event && world.rank() == 0) options.update.on_event(warning);
   options.update.codec = options.plan.codec;
   options.update.by_priority = options.plan.schedule == plan::Schedule::kPriority;
   options.update.bytes_in_flight = options.plan.bytes_in_flight;

@@ -22,6 +22,12 @@ Result<SavedTraining> training_from(const json& trainer, const TrainedModel& mod
                       to_string(own), to_string(*optimizer));
   SavedTraining training;
   training.schedule_state = trainer.at("schedule_state").get<std::string>();
+  if (trainer.contains("loss_scale")) {
+    const double scale = trainer.at("loss_scale").get<double>();
+    if (!(scale > 0)) return corrupt("the checkpoint's loss scale is {}, must be above 0", scale);
+    training.loss_scale = scale;
+    training.good_updates = trainer.value("good_updates", std::uint64_t{0});
+  }
   SavedCourse& course = training.course;
   course.steps = trainer.at("steps").get<std::uint64_t>();
   std::map<std::string, std::size_t> index_of;
@@ -59,6 +65,10 @@ std::string to_text(const SavedTraining& training, const TrainedModel& model) {
                   {"schedule_state", training.schedule_state},
                   {"parameter_steps", parameter_steps},
                   {"order", order}};
+  if (training.loss_scale) {
+    trainer["loss_scale"] = *training.loss_scale;
+    trainer["good_updates"] = training.good_updates;
+  }
   if (!course.snapshot.empty()) trainer["snapshot"] = course.snapshot;
   for (const data::SavedShard& shard : training.shards)
     trainer["shards"].push_back({{"epoch", shard.done.epoch},

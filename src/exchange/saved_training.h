@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ struct SavedTraining {
   SavedCourse course;
   std::string schedule;        // RateSchedule::text(); for people, not read back
   std::string schedule_state;  // RateSchedule::state()
+  std::optional<double> loss_scale;
+  std::uint64_t good_updates = 0;  // with loss_scale: since the factor changed
   std::vector<data::SavedShard> shards;
 };
 

@@ -68,6 +68,10 @@ constexpr Setting kSettings[] = {
 constexpr std::string_view kFreeze = "freeze";
 bool has_freeze(Kind kind) { return kind == Kind::kAdam || kind == Kind::kAdamW; }
 
+// Not a number.
+constexpr std::string_view kAdapt = "adapt";
+bool has_adapt(Kind kind) { return kind == Kind::kLamb || kind == Kind::kLars; }
+
 bool has(Kind kind, const Setting& setting) { return (setting.kinds & bit(kind)) != 0; }
 
 // nullptr for an unknown kind.
@@ -90,6 +94,12 @@ Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::O
     spec.freeze_after = *count;
     return {};
   }
+  if (has_adapt(spec.kind) && option.key == kAdapt) {
+    if (option.value != "on" && option.value != "off")
+      return invalid(fmt::format("{}: '{}' is neither on nor off", kAdapt, option.value));
+    spec.adapts = option.value == "on";
+    return {};
+  }
   std::vector<std::string_view> names;
   for (const Setting& setting : kSettings) {
     if (!has(spec.kind, setting)) continue;
@@ -101,6 +111,7 @@ Result<void> set(OptimizerSpec& spec, std::string_view word, const OptionText::O
     return {};
   }
   if (has_freeze(spec.kind)) names.push_back(kFreeze);
+  if (has_adapt(spec.kind)) names.push_back(kAdapt);
   return invalid(unknown_word(option.key, fmt::format("setting of {}", word), names));
 }
 
@@ -214,6 +225,7 @@ std::string to_string(const OptimizerSpec& spec) {
     separator = ',';
   }
   if (spec.freeze_after > 0) text += fmt::format("{}{}={}", separator, kFreeze, spec.freeze_after);
+  if (!spec.adapts) text += fmt::format("{}{}=off", separator, kAdapt);
   return text;
 }
 
@@ -231,6 +243,8 @@ Result<void> check(const OptimizerSpec& spec) {
     return invalid(fmt::format("{} has no {}, but it is set to {}", word_of(spec), kFreeze,
                                spec.freeze_after));
   }
+  if (!spec.adapts && !has_adapt(spec.kind))
+    return invalid(fmt::format("{} has no {}, but it is off", word_of(spec), kAdapt));
   // A double, by which text is parsed, has no larger whole numbers.
   if (spec.freeze_after > (1ULL << 53))
     return invalid(fmt::format("{} of {} is {}, the limit is 2^53", kFreeze, word_of(spec),

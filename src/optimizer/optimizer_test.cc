@@ -7,6 +7,11 @@
 namespace tally {
 namespace {
 
+OptimizerSpec without_ratio(OptimizerSpec spec) {
+  spec.adapts = false;
+  return spec;
+}
+
 OptimizerSpec frozen_after(std::uint64_t updates, OptimizerSpec spec) {
   spec.freeze_after = updates;
   return spec;
@@ -34,6 +39,9 @@ TEST(Optimizer, TextBecomesTheValueItSays) {
       {"lamb:ratio_min=0.01,ratio_max=5", lamb({.ratio_min = 0.01, .ratio_max = 5})},
       {"ftrl:rate=0.05,beta=2,l1=1,l2=0.5", ftrl({.rate = 0.05, .beta = 2, .l1 = 1, .l2 = 0.5})},
       {"lars:trust=0.02,momentum=0", lars({.momentum = 0, .trust = 0.02})},
+      {"lars:adapt=off", without_ratio(lars())},
+      {"lamb:decay=0,adapt=off", without_ratio(lamb({.weight_decay = 0}))},
+      {"lamb:adapt=on", lamb()},
   };
   for (const Case& c : cases) {
     const auto spec = parse_optimizer(c.text);
@@ -87,7 +95,8 @@ TEST(Optimizer, WhatIsWrongIsNamedWithTheNearestWord) {
       {"adam:freeze=1.5", "freeze: '1.5' is not a whole number from 0"},
       {"lamb:freeze=10",
        "'freeze' is no setting of lamb; nearest: rate (known: rate, beta1, beta2, epsilon, decay, "
-       "ratio_min, ratio_max)"},
+       "ratio_min, ratio_max, adapt)"},
+      {"lars:adapt=no", "adapt: 'no' is neither on nor off"},
       {"sgd:rate=fast", "rate: 'fast' is not a number"},
       {"sgd:rate=-1", "rate of sgd is -1, must be a finite number from 0"},
       {"momentum:momentum=1", "momentum of momentum is 1, must be from 0 to below 1"},
@@ -123,6 +132,7 @@ TEST(Optimizer, CheckRefusesWhatWouldNotBeLookedAt) {
   EXPECT_EQ(check(spec).error().message, "adam has no nesterov, but it is set");
   EXPECT_EQ(check(frozen_after(3, sgd())).error().message, "sgd has no freeze, but it is set to 3");
   EXPECT_FALSE(check(frozen_after((1ULL << 53) + 1, adam())));
+  EXPECT_EQ(check(without_ratio(adam())).error().message, "adam has no adapt, but it is off");
 }
 
 TEST(Optimizer, CheckRefusesWhatIsNotFinite) {

@@ -91,6 +91,19 @@ double initial_state(const OptimizerSpec& spec) {
   return spec.kind == OptimizerKind::kAdagrad ? spec.initial_accumulator : 0;
 }
 
+double share_power(const OptimizerSpec& spec) {
+  switch (spec.kind) {
+    case OptimizerKind::kAdam:
+    case OptimizerKind::kAdamW:
+      return 0.5;
+    case OptimizerKind::kAdagrad:
+    case OptimizerKind::kFtrl:
+      return 0;
+    default:
+      return 1;
+  }
+}
+
 bool is_layerwise(const OptimizerSpec& spec) {
   return spec.kind == OptimizerKind::kLamb || spec.kind == OptimizerKind::kLars;
 }
@@ -137,7 +150,7 @@ void prepare(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>
 }
 
 double trust_ratio(const OptimizerSpec& spec, const Norms& norms) {
-  if (!(norms.parameters > 0) || !(norms.gradient > 0)) return 1;
+  if (!spec.adapts || !(norms.parameters > 0) || !(norms.gradient > 0)) return 1;
   if (spec.kind == OptimizerKind::kLamb) {
     return std::clamp(norms.parameters / norms.gradient, spec.ratio_min, spec.ratio_max);
   }

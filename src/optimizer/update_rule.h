@@ -23,6 +23,13 @@ std::vector<std::string> state_names(const OptimizerSpec& spec);
 // Their value before the first step.
 double initial_state(const OptimizerSpec& spec);
 
+// How N gradients that are applied one by one share the learning rate of one update with their
+// mean: each gets the power `share_power` of 1/N. The mean of N gradients has a variance of 1/N of
+// theirs. An optimizer that divides by the root of a mean square (adam) so makes steps that are up
+// to sqrt(N) shorter with single gradients, and one that divides by the root of a growing sum of
+// squares (adagrad, ftrl) makes steps that are N times shorter by itself.
+double share_power(const OptimizerSpec& spec);
+
 // Whether the kind needs norms over the whole parameter: prepare() and finish() instead of
 // update().
 bool is_layerwise(const OptimizerSpec& spec);
@@ -69,7 +76,7 @@ void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norm
             const Segment<T>& segment);
 
 // The factor of the learning rate for a whole parameter: lars' local rate, lamb's trust ratio. It
-// is 1 where a norm is 0, so that new layers and biases that begin at zero can move.
+// is 1 where the spec does not adapt, and where a norm is 0, so that new layers can move.
 double trust_ratio(const OptimizerSpec& spec, const Norms& norms);
 
 }  // namespace tally::optimizer

@@ -284,6 +284,9 @@ TYPED_TEST(UpdateRule, TheFirstStepHasItsClosedForm) {
       {lamb({.rate = 0.1, .weight_decay = 0, .ratio_max = 0.5}), 2 - 0.1 * 0.5},
       {lars({.rate = 1, .trust = 0.1, .epsilon = 0}), 2 - 0.1 * 2},
       {lars({.rate = 1, .weight_decay = 0.25, .trust = 0.1, .epsilon = 0}), 2 - 0.1 * 2},
+      // Without the ratio lars is momentum, and lamb is adamw.
+      {*parse_optimizer("lars:rate=0.1,adapt=off"), 2 - 0.1 * 0.5},
+      {*parse_optimizer("lamb:rate=0.1,decay=0,adapt=off"), 2 - 0.1},
   };
   for (const Case& c : cases) {
     Parameter<T> p(c.spec, {T(2)});

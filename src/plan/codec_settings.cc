@@ -49,6 +49,11 @@ constexpr unsigned kMayHaveMomentum =
     kinds_of(Codec::kInt8, Codec::kFp8, Codec::kOnebit, Codec::kSign, Codec::kTopk, Codec::kRandk,
              Codec::kThreshold);
 
+// Codecs that encode the mean as they encode gradients, with more error than int8 has.
+constexpr unsigned kMayGoBack =
+    kinds_of(Codec::kFp8, Codec::kQsgd, Codec::kTernary, Codec::kNatural, Codec::kOnebit,
+             Codec::kSign, Codec::kOnebitAdam);
+
 constexpr CodecNumber kCodecNumbers[] = {
     {kBlockFirst, "", "256", Bounds::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
     {bit(Codec::kOnebitAdam), "", "100", Bounds::kWhole, 1, kMostCodecSteps,
@@ -59,7 +64,7 @@ constexpr CodecNumber kCodecNumbers[] = {
      field_of<&CodecSpec::threshold>()},
     {bit(Codec::kPowersgd), "", "2", Bounds::kWhole, 1, 64, field_of<&CodecSpec::rank>()},
     {kBlockNamed, "block", "256", Bounds::kWhole, 16, 65536, field_of<&CodecSpec::block>()},
-    {bit(Codec::kDgc), "warmup", "200", Bounds::kWhole, 0, kMostCodecSteps,
+    {kCompressing & ~bit(Codec::kOnebitAdam), "warmup", "200", Bounds::kWhole, 0, kMostCodecSteps,
      field_of<&CodecSpec::warmup>()},
     {kinds_of(Codec::kTernary, Codec::kDgc), "clip", "2.5", Bounds::kFrom, 0, 1e6,
      field_of<&CodecSpec::clip>()},
@@ -76,8 +81,14 @@ constexpr Choice kChoices[] = {
     {bit(Codec::kOnebit), "", "column", 1, field_of<&CodecSpec::by_column>()},
     {bit(Codec::kSign), "vote", "vote", 1, field_of<&CodecSpec::vote>()},
     {bit(Codec::kTopk), "exact", "exact", 1, field_of<&CodecSpec::exact>()},
-    {bit(Codec::kDgc), "mask", "mask=off", 0, field_of<&CodecSpec::masks>()},
-    {bit(Codec::kDgc), "mask", "mask=on", 1, field_of<&CodecSpec::masks>()},
+    {kinds_of(Codec::kDgc, Codec::kRandk), "mask", "mask=off", 0, field_of<&CodecSpec::masks>()},
+    {kinds_of(Codec::kDgc, Codec::kRandk), "mask", "mask=on", 1, field_of<&CodecSpec::masks>()},
+    {kMayGoBack, "back", "back=same", static_cast<double>(Back::kSame),
+     field_of<&CodecSpec::back>()},
+    {kMayGoBack, "back", "back=int8", static_cast<double>(Back::kInt8),
+     field_of<&CodecSpec::back>()},
+    {kMayGoBack, "back", "back=bf16", static_cast<double>(Back::kBf16),
+     field_of<&CodecSpec::back>()},
     {kCompressing, "feedback", "feedback=on", 1, field_of<&CodecSpec::feedback>()},
     {kCompressing, "feedback", "feedback=off", 0, field_of<&CodecSpec::feedback>()},
     {kMayHaveMomentum, "momentum", "momentum=early", 1, field_of<&CodecSpec::early_momentum>()},
@@ -186,7 +197,9 @@ Result<void> check_codec_settings(const CodecSpec& spec) {
     const double value = number.field.get(spec);
     if (takes(spec, number) && !in_range(number, value)) return out_of_range(number, value);
   }
-  // Choices without a name have more than two values; all other choices are booleans.
+  // Choices that have more than two values; all other choices are booleans.
+  if (spec.back > Back::kBf16)
+    return invalid(fmt::format("no way back has the number {}", static_cast<int>(spec.back)));
   if (spec.kind == Codec::kQsgd && spec.bits != 2 && spec.bits != 4 && spec.bits != 8)
     return invalid(fmt::format("{} bits are not 2, 4 or 8", spec.bits));
   if (spec.fp8 > Fp8Format::kE5m2)

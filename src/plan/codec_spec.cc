@@ -57,7 +57,8 @@ std::size_t default_block(const CodecSpec& spec) {
   }
 }
 
-// The spec of the kind's word alone; the default block also depends on bits, feedback on vote.
+// The spec of the kind's word alone; the default block also depends on bits, feedback on vote, and
+// the mask of randk on feedback and momentum.
 CodecSpec defaults_of(const CodecSpec& spec) {
   CodecSpec defaults{.kind = spec.kind, .vote = spec.vote, .bits = spec.bits};
   defaults.block = default_block(defaults);
@@ -71,6 +72,10 @@ CodecSpec defaults_of(const CodecSpec& spec) {
     defaults.warmup = 200;
   }
   if (spec.kind == Codec::kOnebitAdam) defaults.warmup = 100;
+  defaults.masks = spec.kind == Codec::kDgc ||
+                   (spec.kind == Codec::kRandk && spec.early_momentum && spec.feedback);
+  if (spec.kind == Codec::kOnebit || (spec.kind == Codec::kSign && !spec.vote))
+    defaults.back = Back::kInt8;
   defaults.early_momentum = spec.kind == Codec::kOnebit || spec.kind == Codec::kSign ||
                             spec.kind == Codec::kTopk || spec.kind == Codec::kRandk;
   if (spec.kind == Codec::kThreshold) defaults.threshold = 0.001;
@@ -98,6 +103,9 @@ Result<void> read_settings(std::string_view text, CodecSpec& spec) {
   if (!own_block) spec.block = defaults.block;
   if (std::find(read.begin(), read.end(), "feedback") == read.end())
     spec.feedback = defaults.feedback;
+  if (std::find(read.begin(), read.end(), "back") == read.end()) spec.back = defaults.back;
+  if (std::find(read.begin(), read.end(), "mask") == read.end())
+    spec.masks = defaults_of(spec).masks;
   return {};
 }
 
@@ -145,8 +153,8 @@ Result<void> check_candidate(std::string_view text) {
     default:
       break;
   }
-  if (spec.all || spec.min_elements != CodecSpec().min_elements)
-    return invalid("candidates of auto take no min and no all");
+  if (spec.all || spec.min_elements != CodecSpec().min_elements || spec.warmup != 0)
+    return invalid("candidates of auto take no min, no all and no warmup");
   return {};
 }
 
@@ -175,6 +183,19 @@ Result<void> check_kind(const CodecSpec& spec) {
     return invalid(fmt::format("{} needs feedback", word));
   if (spec.feedback && spec.kind == Codec::kSign && spec.vote)
     return invalid("vote takes no feedback: the residual of a vote is not defined");
+  if (spec.vote && spec.back != Back::kSame)
+    return invalid("vote takes no back: the majority goes back exactly");
+  if (spec.masks && spec.kind == Codec::kRandk && !spec.early_momentum)
+    return invalid("mask=on needs momentum=early: the momentum of the optimizer is not masked");
+  if (spec.masks && spec.kind == Codec::kRandk && !spec.feedback)
+    return invalid("mask=on needs feedback=on: the masked momentum is one of sums");
+  const bool is_coarse =
+      spec.kind == Codec::kTernary || (spec.kind == Codec::kQsgd && spec.bits == 2);
+  if (spec.feedback && is_coarse)
+    return invalid(
+        fmt::format("{} takes no feedback: one encoding may err by more than the gradient, so a "
+                    "residual would grow from step to step; nearest: {}",
+                    word, spec.kind == Codec::kTernary ? word : "qsgd:4,feedback=on"));
   if (spec.by_column && spec.block != default_block(spec)) return invalid("column takes no block");
   return {};
 }
@@ -226,7 +247,9 @@ Result<CodecSpec> parse_codec(std::string_view text) {
   const auto* const found = std::find(std::begin(kWords), std::end(kWords), word);
   if (found == std::end(kWords)) return invalid(unknown_word(word, "codec", kWords));
   const auto kind = static_cast<Codec>(found - std::begin(kWords));
-  auto spec = parse_behind(text.substr(word.size()), defaults_of({.kind = kind}));
+  // Some defaults depend on others.
+  const CodecSpec word_alone = defaults_of(defaults_of({.kind = kind}));
+  auto spec = parse_behind(text.substr(word.size()), word_alone);
   if (!spec) return invalid(fmt::format("codec={}: {}", text, spec.error().message));
   return spec;
 }

@@ -35,6 +35,9 @@ enum class EntropyStage : std::uint8_t { kNone, kRans, kHuffman, kZstd };
 
 enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 
+// How the mean goes back to the senders.
+enum class Back : std::uint8_t { kSame, kInt8, kBf16 };  // as a gradient, int8 or bf16
+
 // The codec of a plan with its settings: the text behind "codec=" as a value. Settings that a kind
 // does not take have the values below.
 //
@@ -51,7 +54,9 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //                       as with sign
 //   topk:d              share of values in (0, 1], default 0.01; ,exact: by sorting, else by a
 //                       sampled threshold
-//   randk:d             default 0.01
+//   randk:d             default 0.01; each value in turn, once in 1/d steps; ,mask=on: the momentum
+//                       of a value advances only when it is sent (default, if the sender has
+//                       momentum and feedback)
 //   dgc:d               default 0.001; ,warmup=N steps in which the share falls to d, default 200;
 //                       ,clip=C norm of each worker's gradient per run, 0 (default): none;
 //                       ,mask=off: the momentum of sent values stays
@@ -62,16 +67,19 @@ enum class Fp8Format : std::uint8_t { kE4m3, kE5m2 };
 //
 // int8, fp8, onebit, sign, topk, randk and threshold take ,momentum=early|late: whether the sender
 // applies sgd's momentum before encoding (default of onebit, sign, topk and randk), or the
-// optimizer does. All but none and auto take ,min=N for the smallest compressed tensor (default
-// 1024), ,all for vectors and small tensors too, and ,feedback=on|off. +rans, +huffman or +zstd may
-// follow, but not behind powersgd, whose factors are summed by all-reduce.
+// optimizer does. fp8, qsgd, ternary, natural, onebit, sign and onebit-adam take
+// ,back=same|int8|bf16 for the mean (default of onebit and sign: int8). All but none, auto, dgc and
+// onebit-adam take ,warmup=N for N steps of plain float32 (default 0). All but none and auto take
+// ,min=N for the smallest compressed tensor (default 1024), ,all for vectors and small tensors too,
+// and ,feedback=on|off. +rans, +huffman or +zstd may follow, but not behind powersgd, whose factors
+// are summed by all-reduce.
 //
 // Error feedback is on by default for biased codecs, whose residual would otherwise be lost (int8,
 // fp8, onebit, sign, topk, randk, threshold), and always on for dgc, powersgd and onebit-adam. It
-// is off for qsgd, ternary and natural: their errors cancel out over many steps, and those of
-// ternary or of few bits may be larger than the gradient, so that a residual would grow from step
-// to step. It is off for fp16 and bf16, whose rounding is far below the noise of the gradient.
-// sign,vote cannot have it.
+// is off for qsgd and natural, whose errors cancel out over many steps, and for fp16 and bf16,
+// whose rounding is far below the noise of the gradient. ternary and qsgd:2 cannot have it: their
+// errors may be larger than the gradient, so that a residual would grow from step to step. Neither
+// can sign,vote. randk without feedback is scaled by 1/d, which makes it unbiased.
 //
 // A gradient of few bits is mostly noise, which feedback cancels out over some steps. Momentum
 // after the decoding keeps each error for many steps; momentum before the encoding does not.
@@ -87,8 +95,9 @@ struct CodecSpec {
   bool exact = false;                   // topk
   double threshold = 0;                 // threshold
   int rank = 0;                         // powersgd
-  std::uint64_t warmup = 0;             // onebit-adam, dgc: steps
-  bool masks = true;                    // dgc
+  std::uint64_t warmup = 0;             // steps
+  bool masks = false;                   // dgc, randk; set by parsing
+  Back back = Back::kSame;              // set by parsing
   std::vector<std::string> candidates;  // auto: texts of codecs; empty: the default list
   bool feedback = false;        // the residual is added to the next gradient; set by parsing
   bool early_momentum = false;  // the sender applies sgd's momentum; set by parsing

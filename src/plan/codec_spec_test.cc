@@ -34,15 +34,31 @@ const Case kCases[] = {
      {.kind = Codec::kQsgd, .block = 128, .bits = 8, .stage = EntropyStage::kRans}},
     {"ternary", {.kind = Codec::kTernary, .clip = 2.5}},
     {"ternary:clip=0", {.kind = Codec::kTernary}},
-    {"onebit", {.kind = Codec::kOnebit, .block = 128, .feedback = true, .early_momentum = true}},
-    {"onebit:64", {.kind = Codec::kOnebit, .block = 64, .feedback = true, .early_momentum = true}},
+    {"onebit",
+     {.kind = Codec::kOnebit,
+      .block = 128,
+      .back = Back::kInt8,
+      .feedback = true,
+      .early_momentum = true}},
+    {"onebit:64",
+     {.kind = Codec::kOnebit,
+      .block = 64,
+      .back = Back::kInt8,
+      .feedback = true,
+      .early_momentum = true}},
     {"onebit:column",
      {.kind = Codec::kOnebit,
       .block = 128,
       .by_column = true,
+      .back = Back::kInt8,
       .feedback = true,
       .early_momentum = true}},
-    {"sign", {.kind = Codec::kSign, .block = 128, .feedback = true, .early_momentum = true}},
+    {"sign",
+     {.kind = Codec::kSign,
+      .block = 128,
+      .back = Back::kInt8,
+      .feedback = true,
+      .early_momentum = true}},
     {"sign:vote", {.kind = Codec::kSign, .block = 128, .vote = true, .early_momentum = true}},
     {"sign:1024,vote+rans",
      {.kind = Codec::kSign,
@@ -65,10 +81,20 @@ const Case kCases[] = {
     {"randk:0.1,min=4096",
      {.kind = Codec::kRandk,
       .density = 0.1,
+      .masks = true,
       .feedback = true,
       .early_momentum = true,
       .min_elements = 4096}},
-    {"dgc", {.kind = Codec::kDgc, .density = 0.001, .warmup = 200, .feedback = true}},
+    {"dgc",
+     {.kind = Codec::kDgc, .density = 0.001, .warmup = 200, .masks = true, .feedback = true}},
+    {"sign:back=same",
+     {.kind = Codec::kSign, .block = 128, .feedback = true, .early_momentum = true}},
+    {"qsgd:warmup=100,back=bf16",
+     {.kind = Codec::kQsgd, .block = 512, .bits = 4, .warmup = 100, .back = Back::kBf16}},
+    {"randk:0.1,mask=off",
+     {.kind = Codec::kRandk, .density = 0.1, .feedback = true, .early_momentum = true}},
+    {"randk:0.1,momentum=late", {.kind = Codec::kRandk, .density = 0.1, .feedback = true}},
+    {"randk:0.1,feedback=off", {.kind = Codec::kRandk, .density = 0.1, .early_momentum = true}},
     {"dgc:0.01,warmup=0,clip=6,mask=off",
      {.kind = Codec::kDgc, .clip = 6, .density = 0.01, .masks = false, .feedback = true}},
     {"threshold:1e-05", {.kind = Codec::kThreshold, .threshold = 1e-5, .feedback = true}},
@@ -139,16 +165,16 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"topk:0.1x", "codec=topk:0.1x: '0.1x' is not a number"},
       {"topk:exakt",
        "codec=topk:exakt: 'exakt' is no setting of topk; nearest: exact (known: exact, "
-       "feedback=on, feedback=off, momentum=early, momentum=late, all, min); a number stands "
-       "first, as in topk:0.01"},
+       "feedback=on, feedback=off, momentum=early, momentum=late, all, warmup, min); a number "
+       "stands first, as in topk:0.01"},
       {"topk:",
        "codec=topk:: '' is no setting of topk; nearest: all (known: exact, feedback=on, "
-       "feedback=off, momentum=early, momentum=late, all, min); a number stands first, as in "
-       "topk:0.01"},
+       "feedback=off, momentum=early, momentum=late, all, warmup, min); a number stands first, "
+       "as in topk:0.01"},
       {"topk:exact,0.1",
        "codec=topk:exact,0.1: '0.1' is no setting of topk; nearest: all (known: exact, "
-       "feedback=on, feedback=off, momentum=early, momentum=late, all, min); a number stands "
-       "first, as in topk:0.01"},
+       "feedback=on, feedback=off, momentum=early, momentum=late, all, warmup, min); a number "
+       "stands first, as in topk:0.01"},
       {"topk:exact,exact", "codec=topk:exact,exact: exact is given twice"},
       {"topk:feedback=on,feedback=off",
        "codec=topk:feedback=on,feedback=off: feedback is given twice"},
@@ -156,12 +182,21 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"int8:65537", "codec=int8:65537: 65537 is not from 16 to 65536"},
       {"int8:16.5", "codec=int8:16.5: '16.5' is not a whole number from 0"},
       {"int8:min", "codec=int8:min: '' is not a number"},
+      {"ternary:feedback=on",
+       "codec=ternary:feedback=on: ternary takes no feedback: one encoding may err by more than "
+       "the "
+       "gradient, so a residual would grow from step to step; nearest: ternary"},
+      {"qsgd:2,feedback=on",
+       "codec=qsgd:2,feedback=on: qsgd takes no feedback: one encoding may err by more than the "
+       "gradient, so a residual would grow from step to step; nearest: qsgd:4,feedback=on"},
       {"qsgd:3",
-       "codec=qsgd:3: '3' is no setting of qsgd; nearest: 2 (known: 2, 4, 8, feedback=on, "
-       "feedback=off, all, block, min)"},
+       "codec=qsgd:3: '3' is no setting of qsgd; nearest: 2 (known: 2, 4, 8, back=same, back=int8, "
+       "back=bf16, feedback=on, "
+       "feedback=off, all, block, warmup, min)"},
       {"fp8:e4m4",
        "codec=fp8:e4m4: 'e4m4' is no setting of fp8; nearest: e4m3 (known: e4m3, e5m2, "
-       "feedback=on, feedback=off, momentum=early, momentum=late, all, block, min)"},
+       "back=same, back=int8, back=bf16, feedback=on, feedback=off, momentum=early, momentum=late, "
+       "all, block, warmup, min)"},
       {"powersgd:65", "codec=powersgd:65: 65 is not from 1 to 64"},
       {"powersgd+rans",
        "codec=powersgd+rans: no entropy stage can follow powersgd: its factors are summed by "
@@ -188,7 +223,18 @@ TEST(CodecSpec, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
        "codec=auto:from=auto:from=auto: auto cannot choose auto: its choice may change from bucket "
        "to bucket, so it must not change the optimizer"},
       {"auto:from=int8/int8:256", "codec=auto:from=int8/int8:256: int8 is given twice"},
-      {"auto:from=int8:all", "codec=auto:from=int8:all: candidates of auto take no min and no all"},
+      {"auto:from=int8:all",
+       "codec=auto:from=int8:all: candidates of auto take no min, no all and no warmup"},
+      {"auto:from=int8:warmup=5",
+       "codec=auto:from=int8:warmup=5: candidates of auto take no min, no all and no warmup"},
+      {"sign:vote,back=int8",
+       "codec=sign:vote,back=int8: vote takes no back: the majority goes back exactly"},
+      {"randk:mask=on,feedback=off",
+       "codec=randk:mask=on,feedback=off: mask=on needs feedback=on: the masked momentum is one of "
+       "sums"},
+      {"randk:mask=on,momentum=late",
+       "codec=randk:mask=on,momentum=late: mask=on needs momentum=early: the momentum of the "
+       "optimizer is not masked"},
   };
   for (const Refusal& c : kRefusals) {
     const auto spec = parse_codec(c.text);
@@ -209,7 +255,11 @@ TEST(CodecSpec, CheckRefusesNumbersOutOfRangeOrOfOtherKinds) {
       {.kind = Codec::kFp8, .block = 256, .fp8 = static_cast<Fp8Format>(2), .feedback = true},
       {.kind = Codec::kTopk, .density = std::numeric_limits<double>::quiet_NaN()},
       {.kind = Codec::kTopk, .density = 0.1, .candidates = {"int8"}},
-      {.kind = Codec::kOnebit, .block = 64, .by_column = true, .feedback = true},
+      {.kind = Codec::kOnebit,
+       .block = 64,
+       .by_column = true,
+       .back = Back::kInt8,
+       .feedback = true},
       {.kind = Codec::kFp16, .stage = static_cast<EntropyStage>(4)},
       {.density = 0.1},
       {.feedback = true},

@@ -24,11 +24,11 @@ struct Answer {
 
 // Each list is in the order of its enum.
 constexpr Answer kHomes[] = {{"group", "group"}, {"server", "server"}};
-constexpr Answer kUpdates[] = {{"bsp", "bsp"},       {"asp", "asp"},        {"ssp", "ssp"},
-                               {"backup", "backup"}, {"subset", "subset"},  {"kbatch", "kbatch"},
-                               {"local", "local"},   {"easgd", "bsp"},      {"bmuf", "bsp"},
-                               {"diloco", "bsp"},    {"slowmo", "bsp"},     {"gossip", "bsp"},
-                               {"adpsgd", "bsp"},    {"average", "average"}};
+constexpr Answer kUpdates[] = {
+    {"bsp", "bsp"},       {"asp", "asp"},       {"ssp", "ssp"},       {"backup", "backup"},
+    {"subset", "subset"}, {"kbatch", "kbatch"}, {"kasync", "kasync"}, {"softsync", "softsync"},
+    {"local", "local"},   {"easgd", "bsp"},     {"bmuf", "bsp"},      {"diloco", "bsp"},
+    {"slowmo", "bsp"},    {"gossip", "bsp"},    {"adpsgd", "bsp"},    {"average", "average"}};
 constexpr Answer kStales[] = {
     {"keep", "keep"}, {"drop", "drop"}, {"scale", "scale"}, {"compensate", "compensate"}};
 constexpr Answer kConflicts[] = {
@@ -133,10 +133,11 @@ Result<void> check_codec_together(const Plan& plan) {
         "{} needs an update of gradients: {} exchanges whole models; nearest: codec=none", codec,
         update));
   }
-  if (plan.home == Home::kGroup && plan.update != Update::kBsp && plan.update != Update::kSubset) {
+  if (plan.home == Home::kGroup && plan.codec.kind == Codec::kAuto &&
+      plan.update == Update::kBackup) {
     return invalid(fmt::format(
-        "{} with {} needs home=server: a group compresses only steps whose senders are known; "
-        "nearest: update=bsp, or codec=none",
+        "{} with {}: auto compares the times of whole steps, which do not wait for all ranks here; "
+        "nearest: update=bsp, or codec=int8",
         codec, update));
   }
   if (plan.home == Home::kGroup) return {};
@@ -159,6 +160,20 @@ Result<void> check_codec_together(const Plan& plan) {
   return {};
 }
 
+// Delay compensation takes a push for the gradient at the values that its worker has read.
+Result<void> check_compensation(const Plan& plan) {
+  if (plan.stale != Stale::kCompensate) return {};
+  std::string obstacle;
+  if (plan.codec.kind == Codec::kDgc) obstacle = "dgc sends sums of momentum over many steps";
+  if (plan.codec.kind == Codec::kSign && plan.codec.vote) obstacle = "a vote has no magnitudes";
+  if (plan.push_every > 1)
+    obstacle = fmt::format("push={} sends a sum of gradients at several values", plan.push_every);
+  if (obstacle.empty()) return {};
+  return invalid(fmt::format(
+      "{} needs a push that is one gradient: {}; nearest: stale=scale, or {}",
+      text_of(plan, kStaleIndex), obstacle, plan.push_every > 1 ? "push=1" : "codec=none"));
+}
+
 Result<void> check_schedule_together(const Plan& plan) {
   if (plan.schedule == Schedule::kFifo) return {};
   const std::string schedule = text_of(plan, kScheduleIndex);
@@ -176,22 +191,38 @@ Result<void> check_schedule_together(const Plan& plan) {
   return {};
 }
 
+// Whether a gradient may be applied to a later version than the one that it was computed at.
+bool may_be_stale(const Plan& plan) {
+  return plan.update == Update::kAsp || plan.update == Update::kSsp ||
+         plan.update == Update::kKasync || plan.update == Update::kSoftsync ||
+         (plan.update == Update::kKbatch && plan.any_version);
+}
+
 // Rejects combinations that make no sense.
 Result<void> check_together(const Plan& plan) {
   const std::string update = update_text(plan);
-  const bool at_once = plan.update == Update::kAsp || plan.update == Update::kSsp;
-  if ((at_once || plan.update == Update::kKbatch) && plan.home != Home::kServer) {
+  const bool in_step = plan.update == Update::kBsp || plan.update == Update::kBackup ||
+                       plan.update == Update::kSubset || averages_models(plan);
+  if (!in_step && plan.home != Home::kServer) {
     return invalid(fmt::format(
         "{} needs home=server: workers that do not step together need servers to hold the model; "
         "nearest: home=server {}, or update=bsp",
         update, update));
   }
-  if (plan.stale != Stale::kKeep && !at_once) {
+  if (plan.stale != Stale::kKeep && !may_be_stale(plan)) {
     const std::string stale = text_of(plan, kStaleIndex);
     return invalid(fmt::format(
-        "{} needs update=asp or update=ssp: with {} no applied gradient is stale; nearest: "
-        "home=server update=asp {}, or stale=keep",
+        "{} needs update=asp, ssp, kasync, softsync or kbatch:K,async: with {} no applied gradient "
+        "is stale; nearest: home=server update=asp {}, or stale=keep",
         stale, update, stale));
+  }
+  const bool has_turns = plan.rate != RateShare::kDamped || plan.kept_momentum;
+  if (plan.update == Update::kKbatch && !plan.any_version && has_turns) {
+    const std::string_view given = std::string_view(update).substr(update.find(',') + 1);
+    return invalid(
+        fmt::format("{} needs async: without it every update has the whole learning rate and "
+                    "momentum; nearest: update=kbatch:{},async,{}, or update=kbatch:{}",
+                    update, plan.batches, given, plan.batches));
   }
   if (plan.conflict != Conflict::kLock && plan.home != Home::kServer) {
     const std::string conflict = text_of(plan, kConflictIndex);
@@ -201,6 +232,7 @@ Result<void> check_together(const Plan& plan) {
                     conflict, conflict));
   }
   TALLY_TRY(check_codec_together(plan));
+  TALLY_TRY(check_compensation(plan));
   return check_schedule_together(plan);
 }
 
@@ -214,6 +246,8 @@ Result<void> check_numbers(const Plan& plan) {
     kQuestions[q].field.set(expected, kQuestions[q].field.get(plan));
     copy_values(word_of(plan, q), plan, expected);
   }
+  if (plan.rate > RateShare::kFull)
+    return invalid(fmt::format("no rate= has the number {}", static_cast<int>(plan.rate)));
   if (plan == expected) return {};
   return invalid(fmt::format("a number is set that '{}' does not take", to_string(expected)));
 }

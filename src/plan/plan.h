@@ -19,6 +19,8 @@ enum class Update : std::uint8_t {
   kBackup,
   kSubset,
   kKbatch,
+  kKasync,
+  kSoftsync,
   kLocal,
   kEasgd,
   kBmuf,
@@ -30,6 +32,12 @@ enum class Update : std::uint8_t {
 };
 // The treatment of a stale gradient.
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };
+// The share of the learning rate that a gradient gets which is applied without waiting for others.
+enum class RateShare : std::uint8_t {
+  kDamped,  // its share by samples, divided by the fourth root of 1 + staleness
+  kShared,  // its share by samples
+  kFull,    // all of it
+};
 // How a server adds gradients that arrive at the same time.
 enum class Conflict : std::uint8_t {
   kLock,        // one after the other
@@ -63,11 +71,13 @@ struct Plan {
   std::uint64_t bound = 0;        // ssp:S, clocks that the fastest worker may be ahead
   std::uint64_t backups = 0;      // backup:B, workers that are not waited for
   std::uint64_t subset = 0;       // subset:K, workers that take part in a step
-  std::uint64_t batches = 0;      // kbatch:K, gradients that make up an update
+  std::uint64_t batches = 0;      // kbatch:K, kasync:K, gradients that make up an update
+  bool any_version = false;       // kbatch:K,async: a round also takes gradients of older versions
+  std::uint64_t softness = 0;     // softsync:n, rounds that N gradients make
   std::uint64_t push_every = 1;   // asp:push=, steps
   std::uint64_t fetch_every = 1;  // asp:fetch=, steps
-  bool full_rate = false;         // asp, ssp: rate=full
-  bool kept_momentum = false;     // asp, ssp: momentum=kept
+  RateShare rate = RateShare::kDamped;           // asp, ssp, kasync, softsync: rate=
+  bool kept_momentum = false;                    // asp, ssp: momentum=kept
   std::chrono::milliseconds average_every = {};  // average:MS
   std::uint64_t local_steps = 0;                 // local:H
   std::uint64_t drop_above = 0;                  // drop:T, staleness

@@ -187,11 +187,33 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
        "update=kbatch:4 needs home=server: workers that do not step together need servers to hold "
        "the model; nearest: home=server update=kbatch:4, or update=bsp"},
       {"stale=drop:4",
-       "stale=drop:4 needs update=asp or update=ssp: with update=bsp no applied gradient is stale; "
-       "nearest: home=server update=asp stale=drop:4, or stale=keep"},
+       "stale=drop:4 needs update=asp, ssp, kasync, softsync or kbatch:K,async: with update=bsp no "
+       "applied gradient is stale; nearest: home=server update=asp stale=drop:4, or stale=keep"},
       {"home=server update=backup:1 stale=scale",
-       "stale=scale needs update=asp or update=ssp: with update=backup:1 no applied gradient is "
-       "stale; nearest: home=server update=asp stale=scale, or stale=keep"},
+       "stale=scale needs update=asp, ssp, kasync, softsync or kbatch:K,async: with "
+       "update=backup:1 "
+       "no applied gradient is stale; nearest: home=server update=asp stale=scale, or stale=keep"},
+      {"home=server update=kbatch:2 stale=scale",
+       "stale=scale needs update=asp, ssp, kasync, softsync or kbatch:K,async: with "
+       "update=kbatch:2 "
+       "no applied gradient is stale; nearest: home=server update=asp stale=scale, or stale=keep"},
+      {"update=softsync:2",
+       "update=softsync:2 needs home=server: workers that do not step together need servers to "
+       "hold the model; nearest: home=server update=softsync:2, or update=bsp"},
+      {"home=server update=asp:push=4 stale=compensate:0.04",
+       "stale=compensate:0.04 needs a push that is one gradient: push=4 sends a sum of gradients "
+       "at "
+       "several values; nearest: stale=scale, or push=1"},
+      {"home=server update=asp stale=compensate:0.04 codec=dgc",
+       "stale=compensate:0.04 needs a push that is one gradient: dgc sends sums of momentum over "
+       "many steps; nearest: stale=scale, or codec=none"},
+      {"home=server update=asp stale=compensate:0.04 codec=sign:vote",
+       "stale=compensate:0.04 needs a push that is one gradient: a vote has no magnitudes; "
+       "nearest: "
+       "stale=scale, or codec=none"},
+      {"update=backup:1 codec=auto",
+       "codec=auto with update=backup:1: auto compares the times of whole steps, which do not wait "
+       "for all ranks here; nearest: update=bsp, or codec=int8"},
       {"conflict=atomic",
        "conflict=atomic needs home=server: in a group each value has one writer; nearest: "
        "home=server conflict=atomic, or conflict=lock"},
@@ -201,9 +223,6 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
       {"home=server update=average:50 codec=int8",
        "codec=int8 needs an update of gradients: update=average:50 exchanges whole models; "
        "nearest: codec=none"},
-      {"update=backup:1 codec=topk:0.05",
-       "codec=topk:0.05 with update=backup:1 needs home=server: a group compresses only steps "
-       "whose senders are known; nearest: update=bsp, or codec=none"},
       {"home=server codec=auto",
        "codec=auto needs home=group: servers do not measure the network to each worker; nearest: "
        "home=group, or codec=int8"},
@@ -231,10 +250,13 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
   for (const char* text :
        {"update=backup:1", "update=subset:2", "home=server update=backup:1", "home=server",
         "conflict=lock", "home=server conflict=accumulate", "update=average:50",
-        "home=server update=local:8", "codec=auto",
+        "home=server update=local:8", "codec=auto", "update=backup:1 codec=topk:0.05",
+        "home=server update=kasync:2 stale=compensate:0.04",
+        "home=server update=softsync:2 stale=drop:3",
+        "home=server update=kbatch:2,async stale=scale",
         "update=subset:2 codec=powersgd schedule=priority", "home=server codec=powersgd",
         "home=server codec=onebit-adam", "home=server update=backup:1 codec=dgc",
-        "home=server update=asp stale=compensate:0.04 codec=sign:vote"}) {
+        "home=server update=asp stale=compensate:0.04 codec=sign"}) {
     EXPECT_TRUE(parse_plan(text)) << text;
   }
 }

@@ -33,9 +33,11 @@ struct Number {
   bool may_be_left_out() const { return !is_first() || form == Form::kBytes; }
 };
 
+// A text that sets a field to a value. Settings of one word and name exclude each other.
 struct Setting {
-  std::string_view word, text;
-  bool Plan::*field;
+  std::string_view word, name, text;
+  double value;
+  Field<Plan> field;
 };
 
 constexpr double kMostWorkers = 65536;
@@ -50,6 +52,8 @@ constexpr Number kNumbers[] = {
     {"backup", "", "1", 0, kMostWorkers - 1, Form::kWhole, field_of<&Plan::backups>()},
     {"subset", "", "2", 1, kMostWorkers, Form::kWhole, field_of<&Plan::subset>()},
     {"kbatch", "", "4", 1, kMostWorkers, Form::kWhole, field_of<&Plan::batches>()},
+    {"kasync", "", "2", 1, kMostWorkers, Form::kWhole, field_of<&Plan::batches>()},
+    {"softsync", "", "2", 1, kMostWorkers, Form::kWhole, field_of<&Plan::softness>()},
     {"average",
      "",
      "50",
@@ -66,10 +70,26 @@ constexpr Number kNumbers[] = {
     {"priority", "", "4MiB", kLeastInFlight, kMostInFlight, Form::kBytes,
      field_of<&Plan::bytes_in_flight>()},
 };
+constexpr double kShared = static_cast<double>(RateShare::kShared);
+constexpr double kFull = static_cast<double>(RateShare::kFull);
 constexpr Setting kSettings[] = {
-    {"asp", "rate=full", &Plan::full_rate},      {"asp", "momentum=kept", &Plan::kept_momentum},
-    {"ssp", "rate=full", &Plan::full_rate},      {"ssp", "momentum=kept", &Plan::kept_momentum},
-    {"compensate", "adaptive", &Plan::adaptive},
+    {"asp", "rate", "rate=shared", kShared, field_of<&Plan::rate>()},
+    {"asp", "rate", "rate=full", kFull, field_of<&Plan::rate>()},
+    {"asp", "momentum", "momentum=kept", 1, field_of<&Plan::kept_momentum>()},
+    {"ssp", "rate", "rate=shared", kShared, field_of<&Plan::rate>()},
+    {"ssp", "rate", "rate=full", kFull, field_of<&Plan::rate>()},
+    {"ssp", "momentum", "momentum=kept", 1, field_of<&Plan::kept_momentum>()},
+    {"kasync", "rate", "rate=shared", kShared, field_of<&Plan::rate>()},
+    {"kasync", "rate", "rate=full", kFull, field_of<&Plan::rate>()},
+    {"kasync", "momentum", "momentum=kept", 1, field_of<&Plan::kept_momentum>()},
+    {"softsync", "rate", "rate=shared", kShared, field_of<&Plan::rate>()},
+    {"softsync", "rate", "rate=full", kFull, field_of<&Plan::rate>()},
+    {"softsync", "momentum", "momentum=kept", 1, field_of<&Plan::kept_momentum>()},
+    {"kbatch", "async", "async", 1, field_of<&Plan::any_version>()},
+    {"kbatch", "rate", "rate=shared", kShared, field_of<&Plan::rate>()},
+    {"kbatch", "rate", "rate=full", kFull, field_of<&Plan::rate>()},
+    {"kbatch", "momentum", "momentum=kept", 1, field_of<&Plan::kept_momentum>()},
+    {"compensate", "adaptive", "adaptive", 1, field_of<&Plan::adaptive>()},
 };
 
 // The settings that follow the word's first number.
@@ -129,8 +149,8 @@ Result<std::string_view> read_item(std::string_view answer, std::string_view wor
                                    std::string_view item, Plan& plan) {
   for (const Setting& setting : kSettings) {
     if (setting.word != word || setting.text != item) continue;
-    plan.*setting.field = true;
-    return setting.text;
+    setting.field.set(plan, setting.value);
+    return setting.name;
   }
   const std::size_t equals = std::min(item.find('='), item.size());
   for (const Number& number : kNumbers) {
@@ -189,7 +209,8 @@ std::string values_text(std::string_view word, const Plan& plan) {
                                 print_as(number.form, value)));
   }
   for (const Setting& setting : kSettings) {
-    if (setting.word == word && plan.*setting.field) items.emplace_back(setting.text);
+    if (setting.word == word && setting.field.get(plan) == setting.value)
+      items.emplace_back(setting.text);
   }
   return items.empty() ? "" : fmt::format(":{}", fmt::join(items, ","));
 }
@@ -211,7 +232,7 @@ void copy_values(std::string_view word, const Plan& from, Plan& to) {
     if (number.word == word) number.field.set(to, number.field.get(from));
   }
   for (const Setting& setting : kSettings) {
-    if (setting.word == word) to.*setting.field = from.*setting.field;
+    if (setting.word == word) setting.field.set(to, setting.field.get(from));
   }
 }
 

@@ -33,26 +33,37 @@ TEST(Equivalence, RoundsThatEverybodyIsInAreBsp) {
     EXPECT_EQ(trained("update=bsp", 4, seed), bsp) << "seed " << seed;
     EXPECT_EQ(trained("update=backup:0", 4, seed), bsp) << "seed " << seed;
     EXPECT_EQ(trained("update=subset:4", 4, seed), bsp) << "seed " << seed;
+    EXPECT_EQ(trained("update=ssp:0", 4, seed), bsp) << "seed " << seed;
+    // All workers are in every round of kasync:N, and none computes at another version.
+    EXPECT_EQ(trained("update=kasync:4", 4, seed), bsp) << "seed " << seed;
   }
 }
 
-// ssp applies each gradient on arrival at 1/N of the learning rate. Only the order of the additions
-// differs.
-TEST(Equivalence, SspWithoutSlackIsBsp) {
-  const std::vector<double> bsp = trained("update=bsp", 4, 1);
-  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-    const std::vector<double> ssp = trained("update=ssp:0", 4, seed);
-    for (std::size_t i = 0; i < bsp.size(); ++i) EXPECT_NEAR(ssp[i], bsp[i], 1e-12);
-  }
-  const std::vector<double> loose = trained("update=ssp:3", 4, 1);
-  EXPECT_GT(std::abs(loose[0] - bsp[0]), 1e-6);
+// ssp:0 with the full learning rate applies each of the N gradients of a version by itself: N times
+// the step of bsp. Only the order of the additions differs.
+TEST(Equivalence, SspWithoutSlackIsBspGradientByGradient) {
+  constexpr int kWorkers = 4;
+  const auto trained_at = [](std::string_view plan, double rate, std::uint64_t seed) {
+    TestTraining training({.rules = rules_from(plan, kWorkers),
+                           .total = 60,
+                           .seed = seed,
+                           .rate = rate,
+                           .most_delay = 0.5});
+    EXPECT_TRUE(training.run()) << plan;
+    return training.part(0).value();
+  };
+  const double bsp = trained_at("update=bsp", 0.1, 1);
+  for (std::uint64_t seed = 1; seed <= 5; ++seed)
+    EXPECT_NEAR(trained_at("update=ssp:0,rate=full", 0.1 / kWorkers, seed), bsp, 1e-12);
+  EXPECT_GT(std::abs(trained_at("update=ssp:3", 0.1, 1) - bsp), 1e-6);
 }
 
 TEST(Equivalence, OneWorkerAloneIsTheSameEverywhere) {
   const std::vector<double> bsp = trained("update=bsp", 1, 1);
   for (const char* plan :
        {"update=asp", "update=ssp:0", "update=ssp:3", "update=kbatch:1", "update=asp stale=scale",
-        "update=asp stale=drop:0", "update=asp:fetch=5", "update=asp stale=compensate:0.5"}) {
+        "update=asp stale=drop:0", "update=asp:fetch=5", "update=asp stale=compensate:0.5",
+        "update=kasync:1", "update=kbatch:1,async", "update=softsync:1 stale=scale"}) {
     const std::vector<double> other = trained(plan, 1, 2);
     for (std::size_t i = 0; i < bsp.size(); ++i) EXPECT_NEAR(other[i], bsp[i], 1e-12) << plan;
   }

@@ -32,11 +32,15 @@ void Round::leave(Worker worker) {
 Decision Round::offer(const Offer& offer) {
   const auto member = members_.find(offer.worker);
   if (member == members_.end()) return Decision::kDrop;
+  member->second.weight = offer.weight;
   const bool is_too_old =
       rules_.stale == plan::Stale::kDrop && staleness_of(offer) > rules_.drop_above;
   if (!rules_.has_rounds() && !is_too_old) return Decision::kApply;
   advance(offer.worker, offer.clock);
   if (!rules_.has_rounds()) return Decision::kDrop;
+  if (rules_.any_version)
+    return is_too_old ? Decision::kDrop
+                      : hold_for_any({.offer = offer, .rank = member->second.rank});
   if (offer.version < version_) return Decision::kDrop;
   const bool is_asked_for = offer.version == version_
                                 ? is_awaited(member->second)
@@ -56,8 +60,54 @@ Decision Round::offer(const Offer& offer) {
   return Decision::kHold;
 }
 
+bool Round::has_of(const Batch& batch, Worker worker) {
+  return std::any_of(batch.begin(), batch.end(),
+                     [worker](const Held& held) { return held.offer.worker == worker; });
+}
+
+// Rounds of any version: a repeated offer keeps its place.
+Decision Round::hold_for_any(const Held& held) {
+  for (auto& [version, batch] : held_)
+    for (Held& earlier : batch)
+      if (earlier.offer.worker == held.offer.worker && earlier.offer.clock == held.offer.clock) {
+        earlier = held;
+        return Decision::kHold;
+      }
+  hold_from(version_, held);
+  return Decision::kHold;
+}
+
+// Holds a gradient for the round of `version`; with kasync, for the first round from there on that
+// has no gradient of its worker.
+void Round::hold_from(std::uint64_t version, const Held& held) {
+  if (rules_.update == Update::kKasync)
+    while (held_.count(version) != 0 && has_of(held_.at(version), held.offer.worker)) ++version;
+  held_[version].push_back(held);
+}
+
+// Members that have offered nothing yet, and ranks that have not joined, count with the samples of
+// this gradient.
+double Round::share_of(const Offer& offer) const {
+  if (rules_.has_rounds()) return 1 / turns_of(rules_, workers());
+  double sum = 0;
+  std::size_t others = 0;
+  for (const auto& [worker, member] : members_) {
+    if (worker == offer.worker) continue;
+    sum += member.weight > 0 ? member.weight : offer.weight;
+    ++others;
+  }
+  const auto workers = static_cast<std::size_t>(rules_.workers);
+  if (!complete_ && others + 1 < workers)
+    sum += static_cast<double>(workers - 1 - others) * offer.weight;
+  return offer.weight > 0 ? offer.weight / (offer.weight + sum) : 0;
+}
+
+int Round::workers() const {
+  return complete_ ? std::max(1, static_cast<int>(members_.size())) : rules_.workers;
+}
+
 void Round::applied(const std::vector<Offer>& counted) {
-  for (std::size_t i = 0; i < counted.size(); ++i) histogram_.add(0);
+  for (const Offer& offer : counted) histogram_.add(staleness_of(offer));
   ++version_;
 }
 
@@ -68,12 +118,10 @@ void Round::applied(const Offer& offer, std::uint64_t staleness) {
 }
 
 void Round::withdraw(const Offer& offer) {
-  const auto batch = held_.find(offer.version);
-  if (batch == held_.end()) return;
-  std::erase_if(batch->second, [&](const Held& held) {
-    return held.offer.worker == offer.worker && held.offer.clock == offer.clock;
-  });
-  if (batch->second.empty()) held_.erase(batch);
+  for (auto batch = held_.begin(); batch != held_.end();) {
+    std::erase_if(batch->second, [&](const Held& held) { return held.offer == offer; });
+    batch = batch->second.empty() ? held_.erase(batch) : std::next(batch);
+  }
 }
 
 void Round::pass(Worker worker, std::uint64_t version) {
@@ -105,11 +153,7 @@ bool Round::is_awaited(const Member& member) {
 // gradient.
 std::uint64_t Round::next_version(Worker worker, const Member& member) const {
   for (auto later = held_.lower_bound(version_); later != held_.end(); ++later) {
-    const Batch& batch = later->second;
-    if (std::any_of(batch.begin(), batch.end(),
-                    [worker](const Held& held) { return held.offer.worker == worker; })) {
-      return later->first;
-    }
+    if (has_of(later->second, worker)) return later->first;
   }
   // With bsp and subset no worker drops a gradient.
   return rules_.update == Update::kBackup ? std::max(version_, member.passed) : version_;
@@ -119,8 +163,7 @@ bool Round::is_somebody_missing(const Batch& batch) {
   return std::any_of(members_.begin(), members_.end(), [&](const auto& entry) {
     const auto& [worker, member] = entry;
     if (!is_awaited(member) || next_version(worker, member) > version_) return false;
-    return std::none_of(batch.begin(), batch.end(),
-                        [&, id = worker](const Held& held) { return held.offer.worker == id; });
+    return !has_of(batch, worker);
   });
 }
 
@@ -128,7 +171,8 @@ bool Round::is_full(const Batch& batch) {
   if (!complete_ || batch.empty()) return false;
   const auto needed = static_cast<std::size_t>(rules_.needed);
   if (rules_.update == Update::kKbatch) return batch.size() >= needed;
-  if (rules_.update == Update::kBackup && batch.size() >= needed) return true;
+  const bool is_enough = rules_.update == Update::kBackup || rules_.update == Update::kKasync;
+  if (is_enough && batch.size() >= needed) return true;
   return !is_somebody_missing(batch);
 }
 
@@ -147,14 +191,21 @@ std::uint64_t Round::versions_without_anybody() {
   return can_be_drawn ? 1 : 0;
 }
 
-// Takes the current round, which is full: its first gradients count, the others are late.
+// Takes the current round, which is full: its first gradients count. The others are late, or are
+// for the next round if that takes gradients of any version.
 Round::Due Round::take_current() {
   Due due;
   Batch batch = std::move(held_.extract(version_).mapped());
-  const bool has_limit = rules_.update == Update::kBackup || rules_.update == Update::kKbatch;
+  const bool has_limit = rules_.update == Update::kBackup || rules_.counts_gradients();
   const std::size_t count =
       has_limit ? std::min(batch.size(), static_cast<std::size_t>(rules_.needed)) : batch.size();
-  for (std::size_t i = count; i < batch.size(); ++i) due.dropped.push_back(batch[i].offer);
+  for (std::size_t i = count; i < batch.size(); ++i) {
+    if (rules_.any_version) {
+      hold_from(version_ + 1, batch[i]);
+    } else {
+      due.dropped.push_back(batch[i].offer);
+    }
+  }
   batch.resize(count);
   std::sort(batch.begin(), batch.end(), [](const Held& a, const Held& b) {
     return std::tie(a.rank, a.offer.clock, a.offer.worker) <

@@ -19,6 +19,7 @@ struct Offer {
   Worker worker = 0;
   std::uint64_t clock = 0;    // steps that the worker has finished with it
   std::uint64_t version = 0;  // that it was computed at
+  double weight = 1;          // samples behind it
 
   friend bool operator==(const Offer&, const Offer&) = default;
 };
@@ -37,7 +38,10 @@ enum class Decision : std::uint8_t {
 //   backup:B  a round has the first N-B gradients of its version, or those of all members if fewer
 //   subset:K  a round has the gradients of the K ranks that are drawn for its version; if none of
 //             these is a member, the version is skipped without an update
-//   kbatch:K  a round has the first K gradients of its version, from any members
+//   kbatch:K  a round has the first K gradients of its version, from any members; with `async` the
+//             first K of any version
+//   kasync:K  a round has the first gradients, of any version, of K different members, or those of
+//             all members if fewer; a member's further gradients are for later rounds
 //   asp, ssp  every gradient is applied by itself
 //
 // A round does not wait for members that are beyond its version: those with a held gradient of a
@@ -56,7 +60,8 @@ class Round {
   // Advances the worker's clock, except for kApply, where applied() does. kDrop for a worker that
   // is no member or not drawn, for a past version, and with stale=drop:T for a gradient more than T
   // versions old. A held offer replaces the worker's earlier one of the same version (kbatch: of
-  // the same version and clock), so that a repeated offer counts once.
+  // the same version and clock; rounds of any version: of the same clock), so that a repeated offer
+  // counts once.
   Decision offer(const Offer& offer);
   // The held offers that make up the next update, by rank, then by clock; empty while the round is
   // not complete. They are no longer held. If they are applied, applied() must follow; if they
@@ -102,15 +107,21 @@ class Round {
   // The staleness of the applied gradients, in versions.
   const Histogram& staleness() const { return histogram_; }
 
-  // The factor of the learning rate for a gradient: 1/N, 1/staleness, or 1.
-  double rate_factor(std::uint64_t staleness) const {
-    return policy::rate_factor(rules_, staleness);
+  // The factor of the learning rate for a gradient that is applied now. Each member counts with the
+  // samples of its last gradient, so that workers with larger batches have larger shares, and a
+  // lost worker has none.
+  double rate_factor(const Offer& offer, double power = 1) const {
+    return policy::rate_factor(rules_, share_of(offer), staleness_of(offer), power);
   }
+  // The part of a step's samples that the update with this gradient has.
+  double share_of(const Offer& offer) const;
+  // Members, or all workers before they have joined; at least 1.
+  int workers() const;
 
-  // Version, clocks, histogram and the ranks that have joined, for a replica. Held offers are not
-  // encoded, because workers send them again. The set of members is not encoded either: restore()
-  // sets the clocks of the present members. kCorrupt, with nothing changed, for bytes that encode()
-  // cannot have made.
+  // Version, clocks, weights, histogram and the ranks that have joined, for a replica. Held offers
+  // are not encoded, because workers send them again. The set of members is not encoded either:
+  // restore() sets the clocks of the present members. kCorrupt, with nothing changed, for bytes
+  // that encode() cannot have made.
   std::vector<std::byte> encode() const;
   Result<void> restore(std::span<const std::byte> bytes);
 
@@ -119,13 +130,17 @@ class Round {
     int rank = 0;
     std::uint64_t clock = 0;
     std::uint64_t passed = 0;  // the worker offers nothing for versions below
+    double weight = 0;         // of its last offer; 0: unknown
   };
   struct Held {
     Offer offer;
     int rank = 0;
   };
   using Batch = std::vector<Held>;  // in the order of arrival
+  static bool has_of(const Batch& batch, Worker worker);
 
+  Decision hold_for_any(const Held& held);
+  void hold_from(std::uint64_t version, const Held& held);
   // Whether the current version is to have a gradient of this member.
   bool is_awaited(const Member& member);
   std::uint64_t next_version(Worker worker, const Member& member) const;
@@ -139,7 +154,7 @@ class Round {
 
   const Rules rules_;
   std::map<Worker, Member> members_;
-  std::map<std::uint64_t, Batch> held_;  // by version
+  std::map<std::uint64_t, Batch> held_;  // by the version that they are for
   std::uint64_t version_ = 0;
   std::set<int> ranks_;  // that have joined; empty once complete
   bool complete_ = false;

@@ -1,10 +1,11 @@
 // The state of a Round as bytes: u64 version, u64 clock of the last member that left, u8 whether
 // all ranks have joined, u32 count and i32[count] joined ranks (ascending; none once all have
-// joined), u32 count and (u32 worker, u64 clock)[count] (workers ascending), u64[33] histogram.
+// joined), u32 count and (u32 worker, u64 clock, f64 weight)[count] (workers ascending), u64[33]
+// histogram.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
-#include <utility>
 
 #include "base/errors.h"
 #include "policy/round.h"
@@ -20,7 +21,12 @@ struct RoundState {
   std::uint64_t last_clock = 0;
   bool is_complete = false;
   std::vector<int> ranks;
-  std::vector<std::pair<Worker, std::uint64_t>> clocks;
+  struct Progress {
+    Worker worker = 0;
+    std::uint64_t clock = 0;
+    double weight = 0;
+  };
+  std::vector<Progress> members;
   std::array<std::uint64_t, Histogram::kBins> bins{};
 };
 
@@ -30,9 +36,10 @@ void fields(Fields& f, wire::FieldsOf<Fields, RoundState>& state) {
   f.number(state.last_clock);
   f.flag(state.is_complete);
   f.list(state.ranks, kMostEntries, [&f](auto& rank) { f.number(rank); });
-  f.list(state.clocks, kMostEntries, [&f](auto& entry) {
-    f.number(entry.first);
-    f.number(entry.second);
+  f.list(state.members, kMostEntries, [&f](auto& member) {
+    f.number(member.worker);
+    f.number(member.clock);
+    f.real(member.weight);
   });
   for (auto& bin : state.bins) f.number(bin);
 }
@@ -43,11 +50,14 @@ Result<void> check(const RoundState& state) {
   const auto& ranks = state.ranks;
   if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal()) != ranks.end())
     return corrupt("state of a round: ranks are not ascending");
-  const auto& clocks = state.clocks;
-  if (std::adjacent_find(clocks.begin(), clocks.end(), [](const auto& a, const auto& b) {
-        return a.first >= b.first;
-      }) != clocks.end())
+  const auto& members = state.members;
+  if (std::adjacent_find(members.begin(), members.end(), [](const auto& a, const auto& b) {
+        return a.worker >= b.worker;
+      }) != members.end())
     return corrupt("state of a round: workers are not ascending");
+  for (const auto& member : members)
+    if (!std::isfinite(member.weight) || member.weight < 0)
+      return corrupt("state of a round: gradients of {} samples", member.weight);
   return {};
 }
 
@@ -59,7 +69,8 @@ std::vector<std::byte> Round::encode() const {
                    .is_complete = complete_,
                    .ranks = {ranks_.begin(), ranks_.end()},
                    .bins = histogram_.bins()};
-  for (const auto& [worker, member] : members_) state.clocks.emplace_back(worker, member.clock);
+  for (const auto& [worker, member] : members_)
+    state.members.push_back({.worker = worker, .clock = member.clock, .weight = member.weight});
   return wire::encode_fields(state);
 }
 
@@ -69,9 +80,11 @@ Result<void> Round::restore(std::span<const std::byte> bytes) {
   version_ = state.version;
   last_clock_ = state.last_clock;
   histogram_ = Histogram(state.bins);
-  for (const auto& [worker, clock] : state.clocks) {
-    const auto member = members_.find(worker);
-    if (member != members_.end()) member->second.clock = clock;
+  for (const auto& saved : state.members) {
+    const auto member = members_.find(saved.worker);
+    if (member == members_.end()) continue;
+    member->second.clock = saved.clock;
+    member->second.weight = saved.weight;
   }
   if (!complete_) {
     ranks_.insert(state.ranks.begin(), state.ranks.end());

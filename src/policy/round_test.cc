@@ -380,10 +380,116 @@ TEST(Round, AMemberThatJoinsAgainKeepsItsClock) {
   EXPECT_EQ(round.members(), (Workers{10, 11}));
 }
 
+TEST(Round, RatesAreSharedBySamples) {
+  const auto weighing = [](Worker worker, std::uint64_t version, double weight) {
+    return Offer{.worker = worker, .clock = 1, .version = version, .weight = weight};
+  };
+  Round round = crew("update=asp:rate=shared", 3);
+  // Workers without a gradient count as this one.
+  EXPECT_DOUBLE_EQ(round.rate_factor(weighing(10, 0, 8)), 1.0 / 3);
+  for (const auto& [worker, weight] : {std::pair(10U, 8.0), {11U, 24.0}, {12U, 32.0}}) {
+    const Offer offer = weighing(worker, round.version(), weight);
+    EXPECT_EQ(round.offer(offer), kApply);
+    apply(round, offer);
+  }
+  EXPECT_DOUBLE_EQ(round.rate_factor(weighing(10, 3, 8)), 0.125);
+  EXPECT_DOUBLE_EQ(round.rate_factor(weighing(12, 3, 32)), 0.5);
+  // Its own share follows its own batch, the last one of an epoch for example.
+  EXPECT_DOUBLE_EQ(round.rate_factor(weighing(12, 3, 8)), 0.2);
+  EXPECT_EQ(round.rate_factor(weighing(12, 3, 0)), 0);
+  // A copy knows the weights; a lost worker has no share.
+  Round copy = crew("update=asp:rate=shared", 3);
+  ASSERT_TRUE(copy.restore(round.encode()));
+  EXPECT_DOUBLE_EQ(copy.rate_factor(weighing(10, 3, 8)), 0.125);
+  EXPECT_EQ(copy.workers(), 3);
+  copy.leave(12);
+  EXPECT_DOUBLE_EQ(copy.rate_factor(weighing(10, 3, 8)), 0.25);
+  EXPECT_EQ(copy.workers(), 2);
+}
+
+// An update with K of N gradients has K/N of the learning rate, for the living workers.
+TEST(Round, RoundsOfAnyVersionHaveTheirPartOfTheRate) {
+  Round round = crew("update=kasync:2,rate=shared", 4);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 0.5);
+  round.leave(13);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 2.0 / 3);
+  round.leave(12);
+  round.leave(11);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 1);
+}
+
+TEST(Round, RatesCountRanksThatHaveNotJoinedYet) {
+  Round round(rules_from("update=asp", 4));
+  round.join(10, 0);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 0.25);
+  EXPECT_EQ(round.workers(), 4);
+}
+
 TEST(Round, RatesAreThoseOfTheRules) {
-  EXPECT_DOUBLE_EQ(crew("update=asp", 4).rate_factor(3), 0.25);
-  EXPECT_DOUBLE_EQ(crew("update=asp stale=scale", 4).rate_factor(8), 0.125);
-  EXPECT_DOUBLE_EQ(crew("update=bsp", 4).rate_factor(0), 1);
+  Round round = crew("update=asp stale=scale", 4);
+  round.set_version(15);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 0.125 / 3.75);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 15)), 0.25);
+  EXPECT_DOUBLE_EQ(crew("update=bsp", 4).rate_factor(from(10, 0)), 1);
+}
+
+TEST(Round, KbatchAsyncCountsGradientsOfAnyVersion) {
+  Round round = crew("update=kbatch:3,async", 2);
+  round.set_version(5);
+  EXPECT_EQ(round.offer(from(11, 2, 1)), kHold);
+  EXPECT_EQ(round.offer(from(10, 5, 1)), kHold);
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.offer(from(11, 2, 1)), kHold);  // repeated: counts once
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.offer(from(11, 5, 2)), kHold);
+  const Round::Due due = round.due();
+  EXPECT_EQ(due.counted, (std::vector<Offer>{from(10, 5, 1), from(11, 2, 1), from(11, 5, 2)}));
+  EXPECT_TRUE(due.dropped.empty());
+  round.applied(due.counted);
+  EXPECT_EQ(round.version(), 6U);
+  EXPECT_EQ(round.staleness().bins()[0], 2U);
+  EXPECT_EQ(round.staleness().bins()[3], 1U);
+}
+
+TEST(Round, KasyncTakesOneGradientOfEachOfKWorkers) {
+  Round round = crew("update=kasync:2", 3);
+  EXPECT_EQ(round.offer(from(10, 0, 1)), kHold);
+  EXPECT_EQ(round.offer(from(10, 0, 2)), kHold);  // for the next round
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.offer(from(12, 0, 1)), kHold);
+  Round::Due due = round.due();
+  EXPECT_EQ(due.counted, (std::vector<Offer>{from(10, 0, 1), from(12, 0, 1)}));
+  round.applied(due.counted);
+  EXPECT_TRUE(round.due().nothing());
+  EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);
+  due = round.due();
+  EXPECT_EQ(due.counted, (std::vector<Offer>{from(10, 0, 2), from(11, 0, 1)}));
+  round.applied(due.counted);
+  // Fewer than K are left.
+  round.leave(10);
+  round.leave(11);
+  EXPECT_EQ(round.offer(from(12, 1, 2)), kHold);
+  EXPECT_EQ(round.due().counted, (std::vector<Offer>{from(12, 1, 2)}));
+}
+
+TEST(Round, GradientsThatWaitForAllRanksAreForTheRoundsAfterThat) {
+  for (const char* plan : {"update=kasync:1", "update=kbatch:1,async"}) {
+    Round round(rules_from(plan, 3));
+    round.join(10, 0);
+    round.join(11, 1);
+    EXPECT_EQ(round.offer(from(10, 0, 1)), kHold);
+    EXPECT_EQ(round.offer(from(11, 0, 1)), kHold);
+    EXPECT_TRUE(round.due().nothing());
+    round.join(12, 2);
+    std::vector<Offer> counted;
+    for (Round::Due due = round.due(); !due.nothing(); due = round.due()) {
+      EXPECT_TRUE(due.dropped.empty());
+      ASSERT_EQ(due.counted.size(), 1U);
+      counted.push_back(due.counted[0]);
+      round.applied(due.counted);
+    }
+    EXPECT_EQ(counted, (std::vector<Offer>{from(10, 0, 1), from(11, 0, 1)})) << plan;
+  }
 }
 
 }  // namespace

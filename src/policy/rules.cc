@@ -1,6 +1,7 @@
 #include "policy/rules.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -28,6 +29,14 @@ Result<int> needed_of(const plan::Plan& plan, int workers) {
                                  plan.subset, workers, workers));
     case Update::kKbatch:
       return static_cast<int>(plan.batches);
+    case Update::kKasync:
+      if (plan.batches <= count) return static_cast<int>(plan.batches);
+      return invalid(fmt::format("update=kasync:{} with {} workers: need at most kasync:{}",
+                                 plan.batches, workers, workers));
+    case Update::kSoftsync:
+      if (plan.softness <= count) return static_cast<int>(count / plan.softness);
+      return invalid(fmt::format("update=softsync:{} with {} workers: need at most softsync:{}",
+                                 plan.softness, workers, workers));
     case Update::kBsp:
       return workers;
     case Update::kAsp:
@@ -38,9 +47,28 @@ Result<int> needed_of(const plan::Plan& plan, int workers) {
   }
 }
 
+// The update that a plan amounts to.
+Update amounts_to(const plan::Plan& plan, int workers, int needed) {
+  switch (plan.update) {
+    case Update::kBackup:
+    case Update::kSubset:
+      return needed == workers ? Update::kBsp : plan.update;
+    case Update::kSsp:
+      return plan.bound == 0 && plan.rate != plan::RateShare::kFull ? Update::kBsp : plan.update;
+    case Update::kSoftsync:
+      return Update::kKbatch;
+    default:
+      return plan.update;
+  }
+}
+
 }  // namespace
 
 bool Rules::has_rounds() const { return update != Update::kAsp && update != Update::kSsp; }
+
+bool Rules::counts_gradients() const {
+  return update == Update::kKbatch || update == Update::kKasync;
+}
 
 Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) {
   constexpr int kMostWorkers = 65536;
@@ -49,10 +77,13 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
     return invalid(fmt::format("{} workers: need 1 to {}", workers, kMostWorkers));
   }
   TALLY_TRY(const int needed, needed_of(plan, workers));
-  return Rules{.update = plan.update,
+  const Update update = amounts_to(plan, workers, needed);
+  return Rules{.update = update,
                .workers = workers,
                .bound = plan.bound,
-               .needed = needed,
+               .needed = update == Update::kBsp ? workers : needed,
+               .any_version = plan.any_version || plan.update == Update::kKasync ||
+                              plan.update == Update::kSoftsync,
                .push_every = plan.push_every,
                .fetch_every = plan.fetch_every,
                .stale = plan.stale,
@@ -60,7 +91,7 @@ Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed) 
                .compensation = plan.compensation,
                .adaptive = plan.adaptive,
                .conflict = plan.conflict,
-               .full_rate = plan.full_rate,
+               .rate = plan.rate,
                .kept_momentum = plan.kept_momentum,
                .seed = seed};
 }
@@ -95,25 +126,33 @@ ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t cloc
       return {.least_clock = clock > rules.bound ? clock - rules.bound : 0};
     case Update::kKbatch:
       return {.least_version = version};
-    default:
+    default:  // kasync as well: a worker continues with the next update
       return {.least_version = version + 1};
   }
 }
 
-double corrected_momentum(const Rules& rules) {
-  if (rules.kept_momentum || rules.has_rounds()) return rules.momentum;
-  return std::max(0.0, 1.0 - rules.workers * (1.0 - rules.momentum));
+double turns_of(const Rules& rules, int workers) {
+  if (!rules.has_rounds()) return workers;
+  if (!rules.any_version) return 1;
+  return std::max(1.0, static_cast<double>(workers) / rules.needed);
 }
 
-double rate_factor(const Rules& rules, std::uint64_t staleness) {
-  if (rules.has_rounds()) return 1;
-  const double share = rules.full_rate ? 1 : rules.workers;
-  const double late = rules.stale == plan::Stale::kScale
-                          ? std::max(1.0, static_cast<double>(staleness) / share)
-                          : 1;
-  if (rules.full_rate) return 1 / late;
-  const double kept = (1 - corrected_momentum(rules)) / (1 - rules.momentum);
-  return kept / (share * late);
+double rate_factor(const Rules& rules, double share, std::uint64_t staleness, double power) {
+  if (rules.has_rounds() && !rules.any_version) return 1;
+  const double own = rules.rate != plan::RateShare::kFull ? share : 1;
+  const auto late = static_cast<double>(staleness);
+  double factor = power == 1 ? own : std::pow(own, power);
+  if (rules.rate == plan::RateShare::kDamped) factor /= std::sqrt(std::sqrt(1 + late));
+  if (rules.stale == plan::Stale::kScale) factor /= std::max(1.0, late * own);
+  return factor;
+}
+
+Momentum momentum_of(const Rules& rules, double momentum, int workers) {
+  const double turns = turns_of(rules, workers);
+  if (rules.kept_momentum || turns == 1) return {.momentum = momentum};
+  const double corrected = std::max(0.0, 1.0 - turns * (1.0 - momentum));
+  const bool gains = rules.rate != plan::RateShare::kFull;
+  return {.momentum = corrected, .gain = gains ? (1 - corrected) / (1 - momentum) : 1};
 }
 
 }  // namespace tally::policy

@@ -12,27 +12,32 @@ namespace tally::policy {
 struct Rules {
   plan::Update update = plan::Update::kBsp;
   int workers = 1;
-  std::uint64_t bound = 0;       // ssp: clocks that the fastest may be ahead
-  int needed = 1;                // contributions to a round: bsp N, backup N-B, subset and kbatch K
-  std::uint64_t push_every = 1;  // asp: steps between pushes
+  std::uint64_t bound = 0;        // ssp: clocks that the fastest worker may be ahead
+  int needed = 1;                 // contributions to a round: bsp N, backup N-B, else K
+  bool any_version = false;       // rounds take gradients of any version, not of one alone
+  std::uint64_t push_every = 1;   // asp: steps between pushes
   std::uint64_t fetch_every = 1;  // asp: and between pulls
   plan::Stale stale = plan::Stale::kKeep;
   std::uint64_t drop_above = 0;  // drop:T
   double compensation = 0;       // compensate:L
   bool adaptive = false;         // compensate:L,adaptive
   plan::Conflict conflict = plan::Conflict::kLock;
-  bool full_rate = false;      // asp, ssp: rate=full
+  plan::RateShare rate = plan::RateShare::kDamped;
   bool kept_momentum = false;  // asp, ssp: momentum=kept
-  double momentum = 0;         // of the optimizer, as the user gave it
   std::uint64_t seed = 1;      // of subsets
 
-  // Whether gradients of one version are accumulated and applied together.
+  // Whether gradients are accumulated and applied together: not with asp and ssp.
   bool has_rounds() const;
+  // Whether a round is complete with K gradients: kbatch, kasync. No worker waits for the answer
+  // to its push, which may come only after more pushes of the same worker.
+  bool counts_gradients() const;
   friend bool operator==(const Rules&, const Rules&) = default;
 };
 
-// kInvalid if the plan fails plan::check(), if the number of workers does not allow it (backup:4
-// with 4 workers), and for update=average and local, which have no gradients.
+// Plans whose limits leave no difference to bsp become bsp: backup:0, subset:N and, unless each
+// gradient gets the full learning rate, ssp:0. softsync:n becomes kbatch:K,async with K = N/n,
+// rounded down. kInvalid if the plan fails plan::check(), if the number of workers does not allow
+// it (backup:4 with 4 workers), and for update=average and local, which have no gradients.
 Result<Rules> rules_of(const plan::Plan& plan, int workers, std::uint64_t seed);
 
 // The ranks that take part in the step of this version, rising: all, or the K of N that subset:K
@@ -49,15 +54,28 @@ struct ReadRule {
 // `version` is the version that the worker's gradient was computed at, `clock` its finished steps.
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
-// The momentum to apply. Gradients that arrive one by one from N workers act like a momentum of
-// 1 - 1/N on top of the optimizer's m, so 1 - N (1 - m) remains, at least 0. In rounds, and with
-// momentum=kept, it is m.
-double corrected_momentum(const Rules& rules);
+// Updates that make a step, in which every worker has one gradient on average: N with asp and ssp,
+// N/K in rounds of K gradients of any version (at least 1), and 1 in other rounds.
+double turns_of(const Rules& rules, int workers);
 
-// The factor of the learning rate for a gradient. In rounds it is 1. With asp and ssp it is
-// (1 - corrected momentum) / (N (1 - m)), so that N gradients move the values as far in the end as
-// one round does; with rate=full it is 1. With stale=scale it is divided by staleness / N, with
-// rate=full by staleness, where that exceeds 1.
-double rate_factor(const Rules& rules, std::uint64_t staleness);
+// The factor of the learning rate for a gradient. In rounds of one version it is 1. Elsewhere an
+// update has a part of the learning rate only, because several of them make a step:
+//   share^power / (1 + t)^(1/4); rate=shared: share^power; rate=full: 1
+// t is the staleness. `share` is the update's part of the samples of a step: 1/turns_of() if all
+// workers have equally many. `power` is 1 for sgd (optimizer::share_power). stale=scale also
+// divides by t * share (rate=full: by t) where that exceeds 1. A late gradient makes a shorter step
+// because the largest stable learning rate falls with the delay; docs/policies.md has the
+// measurements behind the exponent.
+double rate_factor(const Rules& rules, double share, std::uint64_t staleness, double power = 1);
+
+// Workers that take turns act like a momentum of 1 - 1/n on top of the optimizer's m, where n is
+// turns_of(). So 1 - n (1 - m) remains, at least 0. The gain of the learning rate makes up for the
+// difference: n updates move the values as far in the end as one round of bsp does. With n = 1 and
+// with momentum=kept the momentum stays m; with rate=full there is no gain.
+struct Momentum {
+  double momentum = 0;
+  double gain = 1;
+};
+Momentum momentum_of(const Rules& rules, double momentum, int workers);
 
 }  // namespace tally::policy

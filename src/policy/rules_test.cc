@@ -18,36 +18,47 @@ TEST(Rules, TheNumberOfWorkersGivesWhatARoundNeeds) {
   struct Case {
     std::string_view plan;
     int workers, needed;
-    bool has_rounds;
+    bool has_rounds, any_version;
   };
   constexpr Case kCases[] = {
-      {"update=bsp", 4, 4, true},      {"update=backup:0", 4, 4, true},
-      {"update=backup:3", 4, 1, true}, {"update=subset:1", 4, 1, true},
-      {"update=subset:4", 4, 4, true}, {"update=kbatch:9", 4, 9, true},
-      {"update=asp", 4, 1, false},     {"update=ssp:3", 4, 1, false},
+      {"update=bsp", 4, 4, true, false},           {"update=backup:0", 4, 4, true, false},
+      {"update=backup:3", 4, 1, true, false},      {"update=subset:1", 4, 1, true, false},
+      {"update=subset:4", 4, 4, true, false},      {"update=kbatch:9", 4, 9, true, false},
+      {"update=kbatch:9,async", 4, 9, true, true}, {"update=kasync:3", 4, 3, true, true},
+      {"update=softsync:1", 7, 7, true, true},     {"update=softsync:2", 7, 3, true, true},
+      {"update=softsync:7", 7, 1, true, true},     {"update=asp", 4, 1, false, false},
+      {"update=ssp:3", 4, 1, false, false},
   };
   for (const Case& c : kCases) {
     const Rules rules = rules_from(c.plan, c.workers);
     EXPECT_EQ(rules.needed, c.needed) << c.plan;
     EXPECT_EQ(rules.has_rounds(), c.has_rounds) << c.plan;
+    EXPECT_EQ(rules.any_version, c.any_version) << c.plan;
     EXPECT_EQ(rules.workers, c.workers);
   }
   const Rules all = rules_from(
-      "update=asp:push=4,fetch=2,rate=full,momentum=kept stale=compensate:2,adaptive "
-      "conflict=accumulate",
-      3, 7);
+      "update=asp:push=4,fetch=2,rate=full,momentum=kept stale=drop:2 conflict=accumulate", 3, 7);
   EXPECT_EQ(all, (Rules{.update = plan::Update::kAsp,
                         .workers = 3,
                         .needed = 1,
                         .push_every = 4,
                         .fetch_every = 2,
-                        .stale = plan::Stale::kCompensate,
-                        .compensation = 2,
-                        .adaptive = true,
+                        .stale = plan::Stale::kDrop,
+                        .drop_above = 2,
                         .conflict = plan::Conflict::kAccumulate,
-                        .full_rate = true,
+                        .rate = plan::RateShare::kFull,
                         .kept_momentum = true,
                         .seed = 7}));
+}
+
+// Everything that depends on the rules so treats them as bsp: rounds, codecs, versions.
+TEST(Rules, PlansWithoutADifferenceToBspAreBsp) {
+  const Rules bsp = rules_from("update=bsp", 4);
+  for (const char* plan : {"update=backup:0", "update=subset:4", "update=ssp:0"})
+    EXPECT_EQ(rules_from(plan, 4), bsp) << plan;
+  for (const char* plan : {"update=backup:1", "update=subset:3", "update=ssp:1",
+                           "update=ssp:0,rate=full", "update=kasync:4", "update=asp"})
+    EXPECT_NE(rules_from(plan, 4).update, plan::Update::kBsp) << plan;
 }
 
 TEST(Rules, MoreThanTheWorkersThatThereAreIsRefused) {
@@ -59,13 +70,16 @@ TEST(Rules, MoreThanTheWorkersThatThereAreIsRefused) {
   constexpr Case kCases[] = {
       {"update=backup:4", 4, "update=backup:4 with 4 workers: need at most backup:3"},
       {"update=subset:5", 4, "update=subset:5 with 4 workers: need at most subset:4"},
+      {"update=kasync:5", 4, "update=kasync:5 with 4 workers: need at most kasync:4"},
+      {"update=softsync:5", 4, "update=softsync:5 with 4 workers: need at most softsync:4"},
       {"update=bsp", 0, "0 workers: need 1 to 65536"},
       {"update=bsp", 65537, "65537 workers: need 1 to 65536"},
       {"update=average:50", 4, "update=average:50 exchanges no gradients"},
       {"update=local:8", 4, "update=local:8 exchanges no gradients"},
   };
   for (const Case& c : kCases) {
-    const auto rules = rules_of(plan::parse_plan(c.plan).value(), c.workers, 1);
+    const auto plan = plan::parse_plan(c.plan, {.home = plan::Home::kServer});
+    const auto rules = rules_of(plan.value(), c.workers, 1);
     ASSERT_FALSE(rules) << c.plan;
     EXPECT_EQ(rules.error().code, ErrorCode::kInvalid);
     EXPECT_EQ(rules.error().message, c.message);
@@ -84,8 +98,11 @@ TEST(Rules, ValuesMayBeReadWhenThePolicySays) {
       {"update=backup:1", 7, 3, {.least_version = 8}},
       {"update=subset:2", 0, 0, {.least_version = 1}},
       {"update=kbatch:2", 7, 3, {.least_version = 7}},
+      {"update=kasync:2", 7, 3, {.least_version = 8}},
+      {"update=softsync:2", 7, 3, {.least_version = 7}},
       {"update=asp", 7, 3, {}},
-      {"update=ssp:0", 7, 3, {.least_clock = 3}},
+      {"update=ssp:0", 7, 3, {.least_version = 8}},
+      {"update=ssp:0,rate=full", 7, 3, {.least_clock = 3}},
       {"update=ssp:2", 7, 3, {.least_clock = 1}},
       {"update=ssp:3", 7, 3, {}},
       {"update=ssp:4", 7, 3, {}},
@@ -95,31 +112,43 @@ TEST(Rules, ValuesMayBeReadWhenThePolicySays) {
   }
 }
 
-TEST(Rules, TheRateIsSharedScaledOrFull) {
+TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
   struct Case {
     std::string_view plan;
     std::uint64_t staleness;
-    double factor;
+    double factor;  // with 4 workers that have equally many samples
   };
   constexpr Case kCases[] = {
-      {"update=bsp", 0, 1},
-      {"update=kbatch:2", 0, 1},
+      {"update=bsp", 9, 1},
+      {"update=kbatch:2", 9, 1},
       {"update=asp", 0, 0.25},
-      {"update=asp", 9, 0.25},
-      {"update=ssp:3", 2, 0.25},
-      {"update=asp:rate=full", 9, 1},
-      {"update=ssp:3,rate=full", 0, 1},
-      {"update=asp stale=scale", 0, 0.25},
-      {"update=asp stale=scale", 4, 0.25},
-      {"update=asp stale=scale", 5, 0.2},
+      {"update=asp", 15, 0.125},
+      {"update=ssp:3", 15, 0.125},
+      {"update=asp:rate=shared", 15, 0.25},
+      {"update=asp:rate=full", 15, 1},
+      {"update=ssp:3,rate=full", 15, 1},
+      {"update=asp:rate=shared stale=scale", 0, 0.25},
+      {"update=asp:rate=shared stale=scale", 4, 0.25},
+      {"update=asp:rate=shared stale=scale", 5, 0.2},
+      {"update=asp stale=scale", 15, 0.125 / 3.75},
       {"update=asp:rate=full stale=scale", 0, 1},
       {"update=asp:rate=full stale=scale", 1, 1},
       {"update=asp:rate=full stale=scale", 5, 0.2},
-      {"update=asp stale=drop:3", 2, 0.25},
-      {"update=asp stale=compensate:0.04", 2, 0.25},
+      {"update=asp:rate=shared stale=drop:3", 2, 0.25},
+      {"update=asp:rate=shared stale=compensate:0.04", 2, 0.25},
+      {"update=kasync:4", 0, 1},
+      {"update=kasync:2", 0, 0.5},
+      {"update=kasync:2", 15, 0.25},
+      {"update=kasync:2,rate=shared", 15, 0.5},
+      {"update=kasync:2,rate=full", 15, 1},
+      {"update=softsync:2 stale=scale", 15, 0.25 / 7.5},
+      {"update=kbatch:2,async,rate=full stale=scale", 4, 0.25},
+      {"update=kbatch:8,async", 0, 1},
   };
   for (const Case& c : kCases) {
-    EXPECT_DOUBLE_EQ(rate_factor(rules_from(c.plan, 4), c.staleness), c.factor) << c.plan;
+    const Rules rules = rules_from(c.plan, 4);
+    EXPECT_DOUBLE_EQ(rate_factor(rules, 1 / turns_of(rules, 4), c.staleness), c.factor)
+        << c.plan << " at staleness " << c.staleness;
   }
 }
 
@@ -127,36 +156,43 @@ TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
   struct Case {
     std::string_view plan;
     int workers;
-    double momentum, corrected, factor;
+    double momentum, corrected, gain;
   };
   constexpr Case kCases[] = {
       {"update=bsp", 4, 0.9, 0.9, 1},
+      {"update=ssp:0", 4, 0.9, 0.9, 1},  // no turns: it is bsp
+      {"update=kasync:4", 4, 0.9, 0.9, 1},
+      {"update=kasync:2", 4, 0.9, 0.8, 2},
+      {"update=kasync:2", 2, 0.9, 0.9, 1},  // two workers are left
+      {"update=kbatch:1,async", 4, 0.9, 0.6, 4},
+      {"update=softsync:2,momentum=kept", 4, 0.9, 0.9, 1},
       {"update=asp", 1, 0.9, 0.9, 1},
-      {"update=asp", 4, 0.9, 0.6, 1},
-      {"update=ssp:3", 8, 0.9, 0.2, 1},
-      {"update=asp", 16, 0.9, 0, 0.625},
-      {"update=asp", 4, 0, 0, 0.25},
+      {"update=asp", 4, 0.9, 0.6, 4},
+      {"update=ssp:3", 8, 0.9, 0.2, 8},
+      {"update=asp", 16, 0.9, 0, 10},
+      {"update=asp", 4, 0, 0, 1},
       {"update=asp:rate=full", 16, 0.9, 0, 1},
-      {"update=asp:momentum=kept", 4, 0.9, 0.9, 0.25},
+      {"update=asp:momentum=kept", 4, 0.9, 0.9, 1},
       {"update=ssp:3,rate=full,momentum=kept", 4, 0.9, 0.9, 1},
   };
   for (const Case& c : kCases) {
-    Rules rules = rules_from(c.plan, c.workers);
-    rules.momentum = c.momentum;
-    EXPECT_NEAR(corrected_momentum(rules), c.corrected, 1e-12) << c.plan << " with " << c.workers;
-    EXPECT_NEAR(rate_factor(rules, 1), c.factor, 1e-12) << c.plan << " with " << c.workers;
+    const Momentum left = momentum_of(rules_from(c.plan, 4), c.momentum, c.workers);
+    EXPECT_NEAR(left.momentum, c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    EXPECT_NEAR(left.gain, c.gain, 1e-9) << c.plan << " with " << c.workers;
   }
 }
 
-// A gradient moves the model by rate / (1 - momentum) in the long run. N gradients move it as far
-// as one round of bsp.
-TEST(Rules, NGradientsMoveAsFarAsOneRound) {
-  for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=asp:momentum=kept"})
+// A gradient moves the model by rate / (1 - momentum) in the long run. The updates of a step that
+// are not late move it as far as one round of bsp.
+TEST(Rules, TheUpdatesOfAStepMoveAsFarAsOneRound) {
+  for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=asp:momentum=kept",
+                                      "update=kasync:1", "update=kbatch:3,async"})
     for (const int workers : {1, 2, 4, 10, 11, 64})
       for (const double momentum : {0.0, 0.5, 0.9, 0.99}) {
-        Rules rules = rules_from(plan, workers);
-        rules.momentum = momentum;
-        EXPECT_NEAR(workers * rate_factor(rules, 1) / (1 - corrected_momentum(rules)),
+        const Rules rules = rules_from(plan, workers);
+        const Momentum left = momentum_of(rules, momentum, workers);
+        const double turns = turns_of(rules, workers);
+        EXPECT_NEAR(turns * rate_factor(rules, 1 / turns, 0) * left.gain / (1 - left.momentum),
                     1 / (1 - momentum), 1e-9)
             << plan << " with " << workers << " and " << momentum;
       }

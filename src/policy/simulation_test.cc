@@ -24,9 +24,17 @@ constexpr const char* kPlans[] = {"update=bsp",
                                   "update=kbatch:1",
                                   "update=kbatch:3",
                                   "update=kbatch:9",
+                                  "update=kbatch:3,async",
+                                  "update=kbatch:9,async",
+                                  "update=kasync:1",
+                                  "update=kasync:3",
+                                  "update=kasync:4",
+                                  "update=kasync:3 stale=drop:1",
+                                  "update=softsync:2 stale=scale",
                                   "update=asp",
                                   "update=asp:push=3,fetch=2",
                                   "update=ssp:0",
+                                  "update=ssp:0,rate=full",
                                   "update=ssp:3",
                                   "update=asp stale=drop:2",
                                   "update=asp stale=scale"};
@@ -71,14 +79,17 @@ TEST(Simulation, EveryRoundHasExactlyWhomItShould) {
     if (!rules.has_rounds()) continue;
     TestTraining training({.rules = rules, .parts = 2, .total = 100, .most_delay = 0.3});
     ASSERT_TRUE(training.run()) << plan;
-    // Some workers may have finished before the last rounds are applied.
-    ASSERT_GE(training.rounds().size(), 190U) << plan;
-    for (std::size_t i = 0; i < 190; ++i) {
+    // Some workers may have finished before the last rounds are applied; with drops, parts differ.
+    constexpr std::size_t kRounds = 180;
+    ASSERT_GE(training.rounds().size(), kRounds) << plan;
+    for (std::size_t i = 0; i < kRounds; ++i) {
       const std::vector<Offer>& round = training.rounds()[i];
       EXPECT_EQ(round.size(), static_cast<std::size_t>(rules.needed)) << plan;
       std::vector<int> ranks;
       for (const Offer& offer : round) {
-        EXPECT_EQ(offer.version, round[0].version) << plan;
+        if (!rules.any_version) {
+          EXPECT_EQ(offer.version, round[0].version) << plan;
+        }
         ranks.push_back(training.rank_of(offer.worker));
       }
       EXPECT_TRUE(std::is_sorted(ranks.begin(), ranks.end())) << plan;
@@ -212,6 +223,11 @@ TEST(Simulation, MeanTimesOfUpdatesAreThoseOfTheory) {
       {"update=kbatch:12", 4, 12.0 / 4},
       {"update=subset:3", 8, harmonic(3)},
       {"update=ssp:0", 4, harmonic(4)},
+      {"update=ssp:0,rate=full", 4, harmonic(4)},
+      {"update=kbatch:4,async", 8, 4.0 / 8},
+      {"update=softsync:2", 8, 4.0 / 8},
+      {"update=kasync:8", 8, harmonic(8)},
+      {"update=kasync:1", 4, 1.0 / 4},
   };
   for (const Case& c : cases) {
     TestTraining training({.rules = rules_from(c.plan, c.workers),
@@ -236,6 +252,33 @@ TEST(Simulation, StalenessOfAspIsOneLessThanTheWorkers) {
     }
     const double mean = sum / static_cast<double>(histogram.total());
     EXPECT_NEAR(mean, workers - 1, 0.05 * workers) << workers;
+  }
+}
+
+// n-softsync: an update takes N/n gradients, and a gradient is about n updates late (Zhang, Gupta,
+// Lian, Liu 2016).
+TEST(Simulation, StalenessOfSoftsyncIsAboutItsNumber) {
+  for (const int softness : {1, 2, 4, 8}) {
+    const std::string plan = "update=softsync:" + std::to_string(softness);
+    TestTraining training({.rules = rules_from(plan, 8), .total = 2000});
+    ASSERT_TRUE(training.run());
+    const Histogram& histogram = training.part(0).round().staleness();
+    double sum = 0;
+    for (std::size_t i = 0; i < Histogram::kBins; ++i)
+      sum += static_cast<double>(i * histogram.bins()[i]);
+    const double mean = sum / static_cast<double>(histogram.total());
+    EXPECT_NEAR(mean, softness, 0.2 * softness) << softness;
+  }
+}
+
+// K-async: the K workers of a round differ, and none of their gradients is lost.
+TEST(Simulation, KasyncUsesEveryGradient) {
+  for (const int needed : {1, 2, 3, 4}) {
+    const std::string plan = "update=kasync:" + std::to_string(needed);
+    TestTraining training({.rules = rules_from(plan, 4), .total = 200});
+    ASSERT_TRUE(training.run());
+    EXPECT_EQ(training.part(0).dropped(), 0U) << plan;
+    EXPECT_EQ(training.given_up(), 0U) << plan;
   }
 }
 

@@ -69,7 +69,7 @@ class TestPart {
       if (decision == Decision::kHold) gradients_[key(offer)] = request.gradient;
       if (decision == Decision::kApply) {
         ++applied_;
-        move(compensated(request), round_.rate_factor(staleness));
+        move(compensated(request), round_.rate_factor(offer));
         round_.applied(offer, staleness);
       }
     }
@@ -117,7 +117,8 @@ class TestPart {
   void apply_due() {
     for (Round::Due due = round_.due(); !due.nothing(); due = round_.due()) {
       double sum = 0;
-      for (const Offer& offer : due.counted) sum += gradients_.at(key(offer));
+      for (const Offer& offer : due.counted)
+        sum += gradients_.at(key(offer)) * round_.rate_factor(offer);
       for (const Offer& offer : due.counted) resolve(offer);
       for (const Offer& offer : due.dropped) resolve(offer);
       applied_ += due.counted.size();
@@ -125,7 +126,7 @@ class TestPart {
       has_moved_ = has_moved_ || due.passed_over > 0;
       if (due.counted.empty()) continue;
       events_.round_done(due.counted);
-      move(sum / static_cast<double>(due.counted.size()), round_.rate_factor(0));
+      move(sum / static_cast<double>(due.counted.size()), 1);
       round_.applied(due.counted);
     }
   }

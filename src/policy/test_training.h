@@ -207,7 +207,7 @@ class TestTraining {
     for (std::size_t part = 0; has_gradient && part < parts_.size(); ++part) {
       const double g = gradient(member.me.rank, step.clock, part, member.values[part]);
       member.gradient[part] += g;
-      const double factor = rate_factor(options_.rules, 0);
+      const double factor = rate_factor(options_.rules, 1.0 / options_.rules.workers, 0);
       if (step.apply_locally) member.values[part] -= options_.rate * factor * g;
     }
     const bool push = step.push && has_gradient;

@@ -9,9 +9,7 @@ using plan::Update;
 namespace {
 
 // Whether an update has at most one gradient per worker: then the clock of a worker is the version.
-bool counts_versions(const Rules& rules) {
-  return rules.has_rounds() && rules.update != Update::kKbatch;
-}
+bool counts_versions(const Rules& rules) { return rules.has_rounds() && !rules.counts_gradients(); }
 
 }  // namespace
 
@@ -33,7 +31,7 @@ StepChoice next_step(const Rules& rules, const WorkerClock& me, bool is_last) {
   if (rules.update == Update::kSsp) step.pull = !is_fresh(rules, me.cached_clock, step.clock);
   step.pull = step.pull || is_last;
   step.wait_for_push = step.push && counts_versions(rules);
-  step.one_request = step.push && step.pull && rules.update != Update::kKbatch;
+  step.one_request = step.push && step.pull && !rules.counts_gradients();
   step.apply_locally = !step.pull;
   step.read = read_rule(rules, me.version, step.clock);
   return step;
@@ -47,9 +45,12 @@ WorkerClock after_step(const Rules& rules, const WorkerClock& me, const StepChoi
     next.version = std::max(me.version, read.version);
     next.newest_version = std::max({me.newest_version, read.version, read.newest_version});
     next.cached_clock = std::max(me.cached_clock, read.clock);
+    next.own_pushes = 0;
+  } else if (step.push && step.apply_locally) {
+    ++next.own_pushes;
   }
   if (counts_versions(rules)) next.clock = std::max(next.clock, next.version);
-  if (step.push || !step.takes_part) next.gradient_version = next.version;
+  if (step.push || !step.takes_part) next.gradient_version = next.version + next.own_pushes;
   return next;
 }
 
@@ -60,7 +61,7 @@ std::uint64_t steps_done(const Rules& rules, const WorkerClock& me) {
 bool is_too_late(const Rules& rules, const WorkerClock& me, std::uint64_t newest_version,
                  bool has_begun) {
   if (has_begun || newest_version <= me.newest_version) return false;
-  if (rules.has_rounds()) {
+  if (rules.has_rounds() && !rules.any_version) {
     return rules.update == Update::kBackup || rules.update == Update::kKbatch;
   }
   return rules.stale == plan::Stale::kDrop && newest_version > me.gradient_version &&

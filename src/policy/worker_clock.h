@@ -25,7 +25,10 @@ struct WorkerClock {
   std::uint64_t newest_version = 0;  // the highest version of any part that it knew when it read
   // The slowest worker's clock when it read: the lowest of all parts.
   std::uint64_t cached_clock = 0;
-  // The version at which the oldest accumulated gradient was computed.
+  // Pushes since it read whose gradients its own copy has (StepChoice::apply_locally).
+  std::uint64_t own_pushes = 0;
+  // The version at which the oldest accumulated gradient was computed. Own pushes count as read:
+  // they are versions of the server, too.
   std::uint64_t gradient_version = 0;
 };
 
@@ -51,9 +54,9 @@ struct StepChoice {
   // each other read the same values.
   bool one_request = true;
   // Whether the next step waits for the answer to the push. It does not with asp and ssp (though
-  // the gradient's memory is in use until then), nor with kbatch, whose answer comes with the
-  // round, which may need more gradients of this worker. At the end of training the servers finish
-  // such a push alone.
+  // the gradient's memory is in use until then), nor with kbatch and kasync, whose answer comes
+  // with the round, which may need more gradients of this worker. At the end of training the
+  // servers finish such a push alone.
   bool wait_for_push = true;
   // Between pulls the worker updates its own copy as the server will (by plain SGD), so that it
   // reads its own writes.
@@ -75,11 +78,11 @@ WorkerClock after_step(const Rules& rules, const WorkerClock& me, const StepChoi
 // The progress of training: with rounds the updates of the model, else the worker's own steps.
 std::uint64_t steps_done(const Rules& rules, const WorkerClock& me);
 
-// Whether servers have continued without this worker's gradient since it read (backup, kbatch; with
-// stale=drop:T by more than T versions), so that the gradient need not be finished or sent. A
-// worker that has begun to push a gradient finishes it (`has_begun`), so that all parts get the
-// same gradients. Never true with bsp and subset: there the newer version of one part may contain
-// this very gradient, and other parts wait for it.
+// Whether servers have continued without this worker's gradient since it read (backup, kbatch of
+// one version; with stale=drop:T by more than T versions), so that the gradient need not be
+// finished or sent. A worker that has begun to push a gradient finishes it (`has_begun`), so that
+// all parts get the same gradients. Never true with bsp and subset: there the newer version of one
+// part may contain this very gradient, and other parts wait for it.
 bool is_too_late(const Rules& rules, const WorkerClock& me, std::uint64_t newest_version,
                  bool has_begun);
 

@@ -27,6 +27,7 @@ const std::vector<GroupCase>& group_cases() {
       {"priority_int8", "update=bsp codec=int8 schedule=priority"},
       {"subset", "update=subset:1"},
       {"backup", "update=backup:1"},
+      {"backup_topk", "update=backup:1 codec=topk:0.05"},
       {.name = "replica_per_rank", .plan = "update=bsp", .replicas = Replicas::kPerRank},
       {.name = "lamb_replica_per_rank",
        .plan = "update=bsp",

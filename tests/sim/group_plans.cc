@@ -20,7 +20,7 @@ constexpr int kMany = 16;
 constexpr int kMany = 64;
 #endif
 // The first plans take different ways through the exchange; the others differ by their codec.
-constexpr std::ptrdiff_t kWays = 15;
+constexpr std::ptrdiff_t kWays = 16;
 
 std::vector<GroupCase> all_plans() {
   std::vector<GroupCase> plans = {
@@ -39,9 +39,15 @@ std::vector<GroupCase> all_plans() {
       {"topk", "update=bsp codec=topk:0.05"},
       {"powersgd", "update=bsp codec=powersgd"},
       {"auto", "update=bsp codec=auto"},
+      {"backup_int8", "update=backup:1 codec=int8"},
       {"onebit_adam", "update=bsp codec=onebit-adam:1", "adam:rate=0.01"},
       {"sign_vote", "update=bsp codec=sign:128,vote"},
       {"topk_rans", "update=bsp codec=topk:0.05+rans"},
+      {"subset_dgc", "update=subset:3 codec=dgc"},
+      {"vote_warmup", "update=bsp codec=sign:vote,warmup=1"},
+      {"powersgd_warmup", "update=bsp codec=powersgd:warmup=1"},
+      {"backup_adam", "update=backup:1 codec=onebit-adam:1", "adam:rate=0.01"},
+      {"sign_back", "update=bsp codec=sign:back=same"},
   };
   for (const std::string codec : {"fp16", "bf16", "fp8", "qsgd", "ternary", "natural", "onebit",
                                   "sign", "randk", "dgc", "threshold"})

@@ -101,7 +101,22 @@ class Expected {
         run_.place.is_one_host() || run_.place.per_host == 1 || !run_.place.is_even();
     const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
     if (!is_single || is_auto || options_.clip_norm || is_reformed()) return nullptr;
+    std::vector<std::vector<Rank>> counted_ranks;
+    for (std::uint64_t v = 0; v < version; ++v) counted_ranks.push_back(counted(v));
+    const bool all_count = std::all_of(
+        counted_ranks.begin(), counted_ranks.end(), [&](const std::vector<Rank>& ranks) {
+          return ranks.size() == static_cast<std::size_t>(run_.place.ranks);
+        });
+    const bool is_known =
+        std::none_of(counted_ranks.begin(), counted_ranks.end(),
+                     [](const std::vector<Rank>& ranks) { return ranks.empty(); });
+    if (!is_known || (!all_count && options_.codec.kind == plan::Codec::kPowersgd)) return nullptr;
     exchange::Course course{.steps = static_cast<int>(version)};
+    course.samples = [&](Rank rank, int step) {
+      const auto& ranks = counted_ranks[static_cast<std::size_t>(step)];
+      const bool counts = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+      return counts ? samples_of(rank, static_cast<std::uint64_t>(step)) : 0.0;
+    };
     exchange::SlowRecipe all(options_, exchange::single(run_.place.ranks));
     all.run(course);
     return &(known_[version] = all.values());

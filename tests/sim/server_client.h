@@ -44,6 +44,13 @@ class SimServerClient final : public exchange::ServerClient {
   server::Ticket clock(server::TableId table, std::uint64_t clock) override {
     return me_.node().clock(table, clock);
   }
+  server::Ticket measure(server::TableId table, const MeasureOptions& options,
+                         std::span<Measured> parts) override {
+    return me_.node().measure(table, options, parts);
+  }
+  server::Ticket finish(server::TableId table, const FinishOptions& options) override {
+    return me_.node().finish(table, options);
+  }
 
   Result<server::Completion> wait(server::Ticket ticket) override {
     auto completion = me_.wait(ticket);
@@ -67,25 +74,25 @@ class SimServerClient final : public exchange::ServerClient {
   }
   Result<void> restore(const std::filesystem::path& snapshot, Duration,
                        const std::vector<std::string>& only) override {
-    return finish(me_.node().restore(snapshot, only));
+    return done_with(me_.node().restore(snapshot, only));
   }
   bool keeps_residual(server::TableId table) const override {
     return me_.node().keeps_residual(table);
   }
   Result<void> read_state(const PartRange& range, int array, std::span<std::byte> state,
                           Duration) override {
-    return finish(me_.node().read_state(range, array, state));
+    return done_with(me_.node().read_state(range, array, state));
   }
   Result<void> write_state(const PartRange& range, int array, std::span<const std::byte> state,
                            Duration) override {
-    return finish(me_.node().write_state(range, array, state));
+    return done_with(me_.node().write_state(range, array, state));
   }
   Result<void> set_version(server::TableId table, std::uint64_t version, Duration) override {
-    return finish(me_.node().set_version(table, version));
+    return done_with(me_.node().set_version(table, version));
   }
 
  private:
-  Result<void> finish(server::Ticket ticket) {
+  Result<void> done_with(server::Ticket ticket) {
     TALLY_TRY(me_.wait(ticket));
     return {};
   }

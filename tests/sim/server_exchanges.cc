@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/rng.h"
 #include "exchange/lane/codec_groups.h"
 #include "exchange/server/server_exchange.h"
+#include "optimizer/update_rule.h"
 #include "plan/plan.h"
 #include "sim/exchange_step.h"
 #include "sim/server_client.h"
@@ -30,6 +32,8 @@ struct ServerExchangeCase {
   std::string name;
   std::string plan;
   bool has_rounds = true;
+  OptimizerSpec optimizer = sgd({.rate = kStepRate});
+  std::optional<double> clip_norm = {};
 };
 
 // The second parameter is cut into three parts, unless the model is small; the last has a table of
@@ -106,7 +110,8 @@ Result<std::size_t> make_exchange(ServedWorker& me, const ServerRun& run, Traine
   TALLY_TRY(const policy::Rules rules, policy::rules_of(plan, run.workers, 1));
   std::vector<ParameterInfo> parameters = model(run.is_small);
   TALLY_TRY(const exchange::CodecGroups groups,
-            exchange::split_groups(plan.codec, {sgd({.rate = kStepRate})}, parameters));
+            exchange::split_groups(plan.codec, {run.plan.optimizer}, parameters));
+  const bool measured = run.plan.clip_norm || optimizer::is_layerwise(run.plan.optimizer);
   TALLY_TRY(trained.exchange,
             ServerExchange::make(std::make_unique<SimServerClient>(me, trained.memory),
                                  {.tables = {.parameters = parameters,
@@ -115,7 +120,9 @@ Result<std::size_t> make_exchange(ServedWorker& me, const ServerRun& run, Traine
                                              .plan = plan::to_string(plan),
                                              .codec = plan.codec,
                                              .senders = groups.senders,
-                                             .rank = me.rank()},
+                                             .rank = me.rank(),
+                                             .measured = measured},
+                                  .step = {.clip = {.value = {}, .norm = run.plan.clip_norm}},
                                   .initial = [](std::size_t p, const exchange::RealSpan& values) {
                                     values.visit([p]<typename T>(std::span<T> all) {
                                       for (std::size_t i = 0; i < all.size(); ++i)
@@ -313,8 +320,18 @@ INSTANTIATE_TEST_SUITE_P(
                     ServerExchangeCase{"asp", "update=asp", false},
                     ServerExchangeCase{"asp_rarely", "update=asp:push=2,fetch=3", false},
                     ServerExchangeCase{"kbatch", "update=kbatch:3", false},
-                    ServerExchangeCase{"topk", "update=bsp codec=topk:0.05"},
-                    ServerExchangeCase{"powersgd", "update=bsp codec=powersgd:2"}),
+                    ServerExchangeCase{"kasync", "update=kasync:2", false},
+                    ServerExchangeCase{"softsync", "update=softsync:2 stale=scale", false},
+                    ServerExchangeCase{"topk", "update=bsp codec=topk:0.05,warmup=4"},
+                    ServerExchangeCase{"asp_warmup", "update=asp codec=int8:warmup=5", false},
+                    ServerExchangeCase{"powersgd", "update=bsp codec=powersgd:2,warmup=4"},
+                    ServerExchangeCase{"lamb", "update=bsp", true, lamb({.rate = kStepRate})},
+                    ServerExchangeCase{"clipped", "update=bsp codec=sign", true,
+                                       sgd({.rate = kStepRate, .momentum = 0.9}), 0.5},
+                    ServerExchangeCase{"backup_clipped", "update=backup:1", true,
+                                       sgd({.rate = kStepRate}), 0.5},
+                    ServerExchangeCase{"subset_clipped", "update=subset:2", true,
+                                       lars({.rate = kStepRate}), 0.5}),
     [](const auto& each) { return each.param.name; });
 
 }  // namespace

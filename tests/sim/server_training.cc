@@ -170,7 +170,9 @@ Result<Training::Asked> Training::ask(Table& table, const Weights& gradient, boo
     table.accumulated[i] += part;
     if (choice.apply_locally)
       weights_[table.first + i] -=
-          static_cast<float>(options_.rate * policy::rate_factor(rules_, 0)) * part;
+          static_cast<float>(options_.rate *
+                             policy::rate_factor(rules_, 1.0 / options_.workers, 0)) *
+          part;
   }
   const server::PushOptions facts{.clock = choice.clock,
                                   .version = choice.version,

@@ -50,9 +50,10 @@ int terminal_columns() {
 }
 
 // A job that could not be started will not start the next time either.
-bool worth_another_try(const AttemptEnd& end) {
+bool worth_another_try(const AttemptEnd& end, const LaunchOptions& options) {
   if (end.kind == AttemptEnd::Kind::kHostLost) return true;
-  return end.kind == AttemptEnd::Kind::kRankFailed && end.failed.front().note.empty();
+  if (end.kind != AttemptEnd::Kind::kRankFailed || !end.failed.front().note.empty()) return false;
+  return options.final_code == 0 || exit_code(end.failed) != options.final_code;
 }
 
 int report_rank(const AttemptEnd& end, const LaunchOptions& options,
@@ -120,7 +121,7 @@ int run_attempts(const LaunchOptions& options, JobConsole& console, LaunchSignal
                          .secret = *secret};
     const AttemptEnd end = Attempt(options, start, with, by).run();
     const int code = report(end, options, with);
-    if (!worth_another_try(end) || restart >= options.max_restarts) return code;
+    if (!worth_another_try(end, options) || restart >= options.max_restarts) return code;
     console.say(fmt::format("restart {} of {}", restart + 1, options.max_restarts));
   }
 }

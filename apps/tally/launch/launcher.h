@@ -56,6 +56,8 @@ struct LaunchOptions {
   bool counts_joined = false;
   // Exit code of a rank that ended only because it lost another one or a server; 0: there is none.
   int lost_peer_code = 0;
+  // Exit code of a rank after which a restart would end the same way; 0: there is none.
+  int final_code = 0;
   // The other ranks go on when a rank fails, because they do not need it. The job succeeds if one
   // rank does.
   bool goes_on_without_failed = false;

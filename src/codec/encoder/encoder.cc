@@ -15,19 +15,27 @@
 namespace tally::codec {
 namespace {
 
+// The most bytes of an encoding, in any step.
+std::size_t most_bytes(const plan::CodecSpec& spec, const Codec& codec, std::size_t count) {
+  const std::size_t later = codec.max_bytes(count);
+  return std::max(later, codec_at(spec, codec, 0).max_bytes(count));
+}
+
 class StatelessEncoder final : public Encoder {
  public:
-  StatelessEncoder(const Codec& codec, std::size_t count) : codec_(codec), count_(count) {}
+  StatelessEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count)
+      : spec_(spec), codec_(codec), count_(count) {}
 
-  std::size_t max_bytes() const override { return codec_.max_bytes(count_); }
+  std::size_t max_bytes() const override { return most_bytes(spec_, codec_, count_); }
   std::size_t encode(std::span<const float> gradient, const Draw& draw,
                      std::span<std::byte> out) override {
     TALLY_CHECK(gradient.size() == count_);
-    return codec_.encode(gradient, draw, out);
+    return codec_at(spec_, codec_, draw.step).encode(gradient, draw, out);
   }
   std::vector<State> states() override { return {}; }
 
  private:
+  const plan::CodecSpec spec_;
   const Codec& codec_;
   const std::size_t count_;
 };
@@ -40,24 +48,34 @@ void subtract_sent(const Codec& codec, std::span<const std::byte> sent, std::spa
   kernel::residual_kernels().zero_nonfinite(values.data(), values.size());
 }
 
+void add_dropped(const Codec& codec, std::span<const std::byte> dropped, std::span<float> values) {
+  const Result<void> added = codec.decode_add(dropped, 1.0F, values);
+  TALLY_CHECK(added.has_value());
+  kernel::residual_kernels().zero_nonfinite(values.data(), values.size());
+}
+
 // Error feedback: the residual of one step is added to the gradient of the next.
 class FeedbackEncoder final : public Encoder {
  public:
-  FeedbackEncoder(const Codec& codec, std::size_t count) : codec_(codec), residual_(count) {}
+  FeedbackEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count)
+      : spec_(spec), codec_(codec), residual_(count) {}
 
-  std::size_t max_bytes() const override { return codec_.max_bytes(residual_.size()); }
+  std::size_t max_bytes() const override { return most_bytes(spec_, codec_, residual_.size()); }
   std::size_t encode(std::span<const float> gradient, const Draw& draw,
                      std::span<std::byte> out) override {
     TALLY_CHECK(gradient.size() == residual_.size());
     kernel::kernels().combine(DataType::kFloat32, ReduceOp::kSum, residual_.data(), gradient.data(),
                               gradient.size());
-    const std::size_t size = codec_.encode(residual_, draw, out);
-    subtract_sent(codec_, out.first(size), residual_);
+    const Codec& codec = codec_at(spec_, codec_, draw.step);
+    const std::size_t size = codec.encode(residual_, draw, out);
+    subtract_sent(codec, out.first(size), residual_);
     return size;
   }
+  void take_back(std::span<const std::byte> sent) override { add_dropped(codec_, sent, residual_); }
   std::vector<State> states() override { return {{.name = "residual", .values = residual_}}; }
 
  private:
+  const plan::CodecSpec spec_;
   const Codec& codec_;
   std::vector<float> residual_;
 };
@@ -82,6 +100,7 @@ class EarlyMomentumEncoder final : public Encoder {
     kernel::residual_kernels().zero_nonfinite(momentum_.data(), count);
     return size;
   }
+  void take_back(std::span<const std::byte> sent) override { inner_->take_back(sent); }
   void observe_mean(std::span<const float> mean, const Draw& draw) override {
     inner_->observe_mean(mean, draw);
   }
@@ -104,6 +123,68 @@ class EarlyMomentumEncoder final : public Encoder {
   const bool nesterov_;
   std::vector<float> momentum_;
   std::vector<float> ahead_;
+};
+
+// randk: the momentum of a value has a clock of its own, which advances when the value is sent:
+//   residual += gradient                                  for all values
+//   u = momentum * u + residual, residual = 0, sends u    for the values whose turn it is
+// With nesterov it sends residual + momentum * u. All senders send the same values, so the mean of
+// their u is the momentum of an optimizer that updates a value only when its mean arrives. Momentum
+// before the feedback would instead count a gradient once for every step that the value waits.
+class MaskedMomentumEncoder final : public Encoder {
+ public:
+  MaskedMomentumEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,
+                        const SenderFacts& facts)
+      : spec_(spec),
+        codec_(codec),
+        factor_(static_cast<float>(facts.momentum)),
+        nesterov_(facts.nesterov),
+        momentum_(count),
+        residual_(count),
+        sent_(count) {}
+
+  std::size_t max_bytes() const override { return most_bytes(spec_, codec_, residual_.size()); }
+  std::size_t encode(std::span<const float> gradient, const Draw& draw,
+                     std::span<std::byte> out) override {
+    TALLY_CHECK(gradient.size() == residual_.size());
+    kernel::kernels().combine(DataType::kFloat32, ReduceOp::kSum, residual_.data(), gradient.data(),
+                              gradient.size());
+    const Codec& codec = codec_at(spec_, codec_, draw.step);
+    const bool sends_all = is_plain_at(spec_, draw.step);
+    const std::size_t drawn = codec.encode(residual_, draw, out);
+    const Result<void> read = codec.decode(out.first(drawn), sent_);
+    TALLY_CHECK(read.has_value());
+    subtract_sent(codec, out.first(drawn), residual_);
+    // A sum of exactly zero counts as not sent.
+    for (std::size_t i = 0; i < sent_.size(); ++i) {
+      if (!sends_all && sent_[i] == 0) continue;
+      momentum_[i] = factor_ * momentum_[i] + sent_[i];
+      sent_[i] = nesterov_ ? sent_[i] + factor_ * momentum_[i] : momentum_[i];
+    }
+    kernel::residual_kernels().zero_nonfinite(momentum_.data(), momentum_.size());
+    return codec.encode(sent_, draw, out);
+  }
+  // A dropped u is sent again as part of the next sum, from which the momentum begins anew. The
+  // values then move as far in the end, one turn later.
+  void take_back(std::span<const std::byte> sent) override {
+    add_dropped(codec_, sent, residual_);
+    const Result<void> read = codec_.decode(sent, sent_);
+    TALLY_CHECK(read.has_value());
+    for (std::size_t i = 0; i < sent_.size(); ++i)
+      if (sent_[i] != 0) momentum_[i] = 0;
+  }
+  std::vector<State> states() override {
+    return {{.name = "momentum", .values = momentum_}, {.name = "residual", .values = residual_}};
+  }
+
+ private:
+  const plan::CodecSpec spec_;
+  const Codec& codec_;
+  const float factor_;
+  const bool nesterov_;
+  std::vector<float> momentum_;
+  std::vector<float> residual_;
+  std::vector<float> sent_;
 };
 
 // Deep gradient compression (Lin, Han, Mao, Wang, Dally 2018). For each value, u is its momentum
@@ -146,6 +227,9 @@ class DgcEncoder final : public Encoder {
     kernels.clear_sent(sent.get(), spec_.masks, momentum_.data(), residual_.data(), count);
     return size;
   }
+
+  // The momentum that was masked with the values stays 0.
+  void take_back(std::span<const std::byte> sent) override { add_dropped(codec_, sent, residual_); }
 
   std::vector<State> states() override {
     return {{.name = "momentum", .values = momentum_}, {.name = "residual", .values = residual_}};
@@ -201,11 +285,7 @@ class OnebitAdamEncoder final : public Encoder {
         mean_(count),
         residual_(count) {}
 
-  std::size_t max_bytes() const override {
-    const std::size_t later = codec_.max_bytes(mean_.size());
-    if (spec_.warmup == 0) return later;
-    return std::max(later, codec_at(spec_, codec_, 0).max_bytes(mean_.size()));
-  }
+  std::size_t max_bytes() const override { return most_bytes(spec_, codec_, mean_.size()); }
 
   std::size_t encode(std::span<const float> gradient, const Draw& draw,
                      std::span<std::byte> out) override {
@@ -219,6 +299,11 @@ class OnebitAdamEncoder final : public Encoder {
     subtract_sent(codec_, out.first(size), residual_);
     return size;
   }
+
+  // Does nothing. A message has the momentum of all workers beside this sender's gradient, and only
+  // the latter would be lost: it cannot be told from the message. onebit-adam needs update=bsp,
+  // where servers drop no push.
+  void take_back(std::span<const std::byte> /*sent*/) override {}
 
   // A mean that is not finite has reached the optimizer; here it becomes 0, as in a residual.
   void observe_mean(std::span<const float> mean, const Draw& draw) override {
@@ -262,11 +347,13 @@ std::unique_ptr<Encoder> Encoder::make(const plan::CodecSpec& spec, const Codec&
     return std::make_unique<DgcEncoder>(spec, codec, count, facts);
   if (spec.kind == plan::Codec::kOnebitAdam)
     return std::make_unique<OnebitAdamEncoder>(spec, codec, count, facts);
+  if (spec.kind == plan::Codec::kRandk && spec.masks && spec.early_momentum)
+    return std::make_unique<MaskedMomentumEncoder>(spec, codec, count, facts);
   std::unique_ptr<Encoder> encoder;
   if (spec.feedback) {
-    encoder = std::make_unique<FeedbackEncoder>(codec, count);
+    encoder = std::make_unique<FeedbackEncoder>(spec, codec, count);
   } else {
-    encoder = std::make_unique<StatelessEncoder>(codec, count);
+    encoder = std::make_unique<StatelessEncoder>(spec, codec, count);
   }
   if (!spec.early_momentum) return encoder;
   return std::make_unique<EarlyMomentumEncoder>(std::move(encoder), count, facts);
@@ -281,8 +368,12 @@ std::vector<std::string> state_names(const plan::CodecSpec& spec) {
   return names;
 }
 
+bool is_plain_at(const plan::CodecSpec& spec, std::uint64_t step) {
+  return spec.kind != plan::Codec::kDgc && step < spec.warmup;
+}
+
 const Codec& codec_at(const plan::CodecSpec& spec, const Codec& codec, std::uint64_t step) {
-  if (spec.kind != plan::Codec::kOnebitAdam || step >= spec.warmup) return codec;
+  if (!is_plain_at(spec, step)) return codec;
   static const std::unique_ptr<const Codec> plain = make_plain();
   return *plain;
 }

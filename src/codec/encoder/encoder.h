@@ -19,9 +19,10 @@ struct SenderFacts {
 };
 
 // Turns the gradients of one sender for one run into bytes, and keeps the sender's state between
-// steps. With feedback the residual of the codec is added to the next gradient. dgc keeps momentum
-// and unsent sums, and sends a share of them that falls during the warm-up. onebit-adam sends raw
-// gradients during the warm-up, then momentum with feedback. Threads: calls must not overlap.
+// steps. During the warm-up gradients are sent as float32. With feedback the residual of the codec
+// is added to the next gradient. dgc keeps momentum and unsent sums, and sends a share of them that
+// falls during its warm-up. onebit-adam sends gradients during the warm-up, then momentum with
+// feedback. Threads: calls must not overlap.
 class Encoder {
  public:
   // `codec` is of the same spec and outlives the encoder.
@@ -33,6 +34,11 @@ class Encoder {
   virtual std::size_t max_bytes() const = 0;
   virtual std::size_t encode(std::span<const float> gradient, const Draw& draw,
                              std::span<std::byte> out) = 0;
+
+  // The receiver has dropped the encoding `sent`, which this encoder has made after the warm-up:
+  // its values are added to the residual, and so to the next gradient. No effect without a
+  // residual.
+  virtual void take_back(std::span<const std::byte> /*sent*/) {}
 
   // Tells the encoder the decoded mean of the step. Only onebit-adam uses it.
   virtual void observe_mean(std::span<const float> /*mean*/, const Draw& /*draw*/) {}
@@ -52,7 +58,10 @@ double dgc_density(const plan::CodecSpec& spec, std::uint64_t step);
 // The names of Encoder::states() for this spec.
 std::vector<std::string> state_names(const plan::CodecSpec& spec);
 
-// The codec of a step: plain float32 during the warm-up of onebit-adam, else `codec`.
+// Whether gradients and means of a step are plain float32: during the warm-up. dgc has another kind
+// of warm-up.
+bool is_plain_at(const plan::CodecSpec& spec, std::uint64_t step);
+// The codec of a step: plain float32 during the warm-up, else `codec`.
 const Codec& codec_at(const plan::CodecSpec& spec, const Codec& codec, std::uint64_t step);
 
 }  // namespace tally::codec

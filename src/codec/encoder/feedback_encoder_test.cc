@@ -17,7 +17,7 @@ std::vector<std::unique_ptr<Codec>> some_codecs() {
   codecs.push_back(make_topk(0.02, /*exact=*/true));
   codecs.push_back(make_topk(0.02, /*exact=*/false));
   codecs.push_back(make_threshold(1.5));
-  codecs.push_back(make_randk(0.02));
+  codecs.push_back(make_randk(0.02, /*scaled=*/false));
   return codecs;
 }
 

@@ -30,19 +30,20 @@ float load_float(const std::byte* from) {
 void store_float(std::byte* to, float value) { std::memcpy(to, &value, sizeof value); }
 
 void store_values(std::span<const float> values, std::span<const std::uint32_t> indices,
-                  std::byte* to) {
+                  std::byte* to, float factor = 1) {
   for (const std::uint32_t index : indices) {
-    store_float(to, values[index]);
+    store_float(to, factor * values[index]);
     to += 4;
   }
 }
 
 std::size_t write_dense(std::span<const float> values, std::span<const std::uint32_t> indices,
-                        std::span<std::byte> out) {
+                        std::span<std::byte> out, float factor = 1) {
   out[0] = static_cast<std::byte>(Form::kDense);
   std::byte* const to = out.data() + 1;
   std::fill_n(to, 4 * values.size(), std::byte{0});
-  for (const std::uint32_t index : indices) store_float(to + 4 * std::size_t{index}, values[index]);
+  for (const std::uint32_t index : indices)
+    store_float(to + 4 * std::size_t{index}, factor * values[index]);
   return dense_bytes(values.size());
 }
 
@@ -74,13 +75,14 @@ Result<void> each_by_gaps(std::span<const std::byte> bytes, std::size_t count, T
 template <typename Take>
 Result<void> each_drawn(std::span<const std::byte> bytes, std::size_t count, Take take) {
   if (bytes.size() < kDrawnHeader) return corrupt("drawn values: no header");
-  const kernel::RandomKey key{.low = wire::load<std::uint32_t>(bytes, 1),
-                              .high = wire::load<std::uint32_t>(bytes, 5)};
-  const std::size_t entries = wire::load<std::uint32_t>(bytes, 9);
+  const Turn turn{.key = {.low = wire::load<std::uint32_t>(bytes, 1),
+                          .high = wire::load<std::uint32_t>(bytes, 5)},
+                  .number = wire::load<std::uint32_t>(bytes, 9)};
+  const std::size_t entries = wire::load<std::uint32_t>(bytes, 13);
   if (entries > count || bytes.size() != kDrawnHeader + 4 * entries)
     return corrupt(fmt::format("{} of {} values drawn in {} bytes", entries, count, bytes.size()));
   const std::byte* value = bytes.data() + kDrawnHeader;
-  for (const std::uint32_t index : drawn_indices(key, count, entries)) {
+  for (const std::uint32_t index : drawn_indices(turn, count, entries)) {
     take(std::size_t{index}, load_float(value));
     value += 4;
   }
@@ -112,8 +114,7 @@ Result<void> each(std::span<const std::byte> bytes, std::size_t count, Take take
 
 }  // namespace
 
-std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t count,
-                                         std::size_t entries) {
+std::vector<std::uint32_t> drawn_indices(const Turn& turn, std::size_t count, std::size_t entries) {
   TALLY_CHECK(entries <= count && count <= 0xFFFFFFFFU);
   std::vector<std::uint32_t> indices(entries);
   if (entries == 0) return indices;
@@ -121,7 +122,7 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
   const std::uint64_t longer_arcs = count % entries;
   // Arc i uses random number i; the offset uses the next one.
   const auto behind = static_cast<std::uint32_t>(entries);
-  std::uint64_t arc = below(kernel::random_bits(key, behind), count);
+  std::uint64_t arc = below(kernel::random_bits(turn.key, behind), count);
   // Longer arcs are spread evenly: `due` grows by longer_arcs / entries per arc.
   std::uint64_t due = 0;
   std::size_t wrapped_from = entries;
@@ -130,8 +131,9 @@ std::vector<std::uint32_t> drawn_indices(kernel::RandomKey key, std::size_t coun
     const bool is_longer = due >= entries;
     if (is_longer) due -= entries;
     const std::uint64_t length = shorter + (is_longer ? 1 : 0);
-    const std::uint64_t at =
-        arc + below(kernel::random_bits(key, static_cast<std::uint32_t>(i)), length);
+    const std::uint64_t begin =
+        below(kernel::random_bits(turn.key, static_cast<std::uint32_t>(i)), length);
+    const std::uint64_t at = arc + (begin + turn.number) % length;
     if (at >= count && wrapped_from == entries) wrapped_from = i;
     indices[i] = static_cast<std::uint32_t>(at >= count ? at - count : at);
     arc += length;
@@ -166,16 +168,18 @@ std::size_t write_all(std::span<const float> values, std::span<std::byte> out) {
   return dense_bytes(values.size());
 }
 
-std::size_t write_drawn(std::span<const float> values, kernel::RandomKey key,
-                        std::span<const std::uint32_t> drawn, std::span<std::byte> out) {
+std::size_t write_drawn(std::span<const float> values, const Turn& turn,
+                        std::span<const std::uint32_t> drawn, float factor,
+                        std::span<std::byte> out) {
   const std::size_t size = kDrawnHeader + 4 * drawn.size();
   TALLY_CHECK(out.size() >= dense_bytes(values.size()));
-  if (size >= dense_bytes(values.size())) return write_dense(values, drawn, out);
+  if (size >= dense_bytes(values.size())) return write_dense(values, drawn, out, factor);
   out[0] = static_cast<std::byte>(Form::kDrawn);
-  wire::store(out, 1, key.low);
-  wire::store(out, 5, key.high);
-  wire::store(out, 9, static_cast<std::uint32_t>(drawn.size()));
-  store_values(values, drawn, out.data() + kDrawnHeader);
+  wire::store(out, 1, turn.key.low);
+  wire::store(out, 5, turn.key.high);
+  wire::store(out, 9, turn.number);
+  wire::store(out, 13, static_cast<std::uint32_t>(drawn.size()));
+  store_values(values, drawn, out.data() + kDrawnHeader, factor);
   return size;
 }
 

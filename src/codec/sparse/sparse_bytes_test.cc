@@ -13,7 +13,7 @@ std::vector<std::unique_ptr<Codec>> all_sparse() {
   codecs.push_back(make_topk(0.05, /*exact=*/true));
   codecs.push_back(make_topk(0.05, /*exact=*/false));
   codecs.push_back(make_threshold(1.0));
-  codecs.push_back(make_randk(0.05));
+  codecs.push_back(make_randk(0.05, /*scaled=*/false));
   codecs.push_back(make_nonzero());
   return codecs;
 }

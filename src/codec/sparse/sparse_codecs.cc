@@ -70,44 +70,55 @@ class Threshold final : public SparseCodec {
 };
 
 // The values at random indices, which are the same for all senders of a step and need not be sent.
+// Each index has its turn once in count / entries steps (drawn_indices()). Independent draws would
+// leave some values waiting for many times that, and their residuals would grow as long.
 class RandomIndexCodec : public SparseCodec {
  public:
   explicit RandomIndexCodec(double density) : density_(density) {}
 
  protected:
   struct Drawn {
-    kernel::RandomKey key;
+    Turn turn;
     Indices indices;
     bool has(const Indices& others) const {
       return std::includes(indices.begin(), indices.end(), others.begin(), others.end());
     }
   };
   Drawn draw_indices(std::size_t count, Draw draw) const {
+    const auto number = static_cast<std::uint32_t>(draw.step);
     draw.rank = 0;
-    const kernel::RandomKey key = key_of(draw);
-    return {key, drawn_indices(key, count, entries_of(density_, count))};
+    draw.step = 0;
+    const Turn turn{.key = key_of(draw), .number = number};
+    return {turn, drawn_indices(turn, count, entries_of(density_, count))};
   }
 
   const double density_;
 };
 
-// Values are not scaled by 1 / density, as suits error feedback. Without feedback the mean of the
-// decoded values is too small by the density.
+// With error feedback values are sent as they are. Without it they are scaled by count / entries,
+// so that what is sent over a round of turns is the sum of what was given.
 class Randk final : public RandomIndexCodec {
  public:
-  using RandomIndexCodec::RandomIndexCodec;
+  Randk(double density, bool scaled) : RandomIndexCodec(density), scaled_(scaled) {}
 
-  Traits traits() const override { return {.exact = density_ >= 1}; }
+  Traits traits() const override { return {.unbiased = scaled_, .exact = density_ >= 1}; }
   std::size_t encode(std::span<const float> values, const Draw& draw,
                      std::span<std::byte> out) const override {
     const Drawn drawn = draw_indices(values.size(), draw);
+    const float factor = scaled_ && !drawn.indices.empty()
+                             ? static_cast<float>(static_cast<double>(values.size()) /
+                                                  static_cast<double>(drawn.indices.size()))
+                             : 1.0F;
     const Indices nonfinite = marked_indices(mark_above(values, kernel::kInfinityBits));
-    if (drawn.has(nonfinite)) return write_drawn(values, drawn.key, drawn.indices, out);
+    if (drawn.has(nonfinite)) return write_drawn(values, drawn.turn, drawn.indices, factor, out);
     Indices both;
     std::set_union(drawn.indices.begin(), drawn.indices.end(), nonfinite.begin(), nonfinite.end(),
                    std::back_inserter(both));
     return write_sparse(values, both, out);
   }
+
+ private:
+  const bool scaled_;
 };
 
 // All values that are not zero. The mean of encodings by Randk is zero outside the indices that all
@@ -121,7 +132,7 @@ class RandkMean final : public RandomIndexCodec {
                      std::span<std::byte> out) const override {
     const Drawn drawn = draw_indices(values.size(), draw);
     const Indices nonzero = marked_indices(mark_above(values, 1));
-    if (drawn.has(nonzero)) return write_drawn(values, drawn.key, drawn.indices, out);
+    if (drawn.has(nonzero)) return write_drawn(values, drawn.turn, drawn.indices, 1, out);
     return write_sparse(values, nonzero, out);
   }
 };
@@ -148,7 +159,9 @@ std::unique_ptr<Codec> make_topk(double density, bool exact) {
 std::unique_ptr<Codec> make_threshold(double threshold) {
   return std::make_unique<Threshold>(threshold);
 }
-std::unique_ptr<Codec> make_randk(double density) { return std::make_unique<Randk>(density); }
+std::unique_ptr<Codec> make_randk(double density, bool scaled) {
+  return std::make_unique<Randk>(density, scaled);
+}
 std::unique_ptr<Codec> make_randk_mean(double density) {
   return std::make_unique<RandkMean>(density);
 }

@@ -41,7 +41,7 @@ plan::CodecSpec parsed(const std::string& text) {
   auto spec = plan::parse_codec(text);
   TALLY_CHECK(spec.has_value());
   // The optimizer has applied the momentum in the steps before the choice, and keeps doing so.
-  spec->early_momentum = false;
+  spec->early_momentum = spec->masks = false;
   return *std::move(spec);
 }
 

@@ -83,9 +83,10 @@ TEST(AutoUpdate, TakesFactorsWhereTheyAreSmallestAndNobodyCutsTheMatrix) {
   };
   const Course course{.steps = 9};
   for (const Case& c :
-       {Case{2, "of 2 buckets 1 powersgd, 1 sign"}, Case{4, "of 2 buckets 2 sign"}}) {
-    const Trained chosen = train_and_listen(
-        Network::kTwoHosts, c.ranks, auto_model("auto:from=int8/sign/powersgd", kSlow), course);
+       {Case{2, "of 2 buckets 1 powersgd, 1 sign:"}, Case{4, "of 2 buckets 2 sign:"}}) {
+    const Trained chosen =
+        train_and_listen(Network::kTwoHosts, c.ranks,
+                         auto_model("auto:from=int8/sign:back=same/powersgd", kSlow), course);
     for (const Values& values : chosen.values) EXPECT_EQ(values, chosen.values[0]);
     for (const auto& events : chosen.events) EXPECT_THAT(events, ElementsAre(HasSubstr(c.share)));
   }

@@ -271,7 +271,8 @@ BackupUpdate::Taken BackupUpdate::taken() const {
   return {.version = version_,
           .generation = generation_,
           .samples = totals_.samples,
-          .loss_sum = totals_.sums.empty() ? 0 : totals_.sums[0]};
+          .loss_sum = totals_.sums.empty() ? 0 : totals_.sums[0],
+          .updated = totals_.updated};
 }
 
 template <typename Done>

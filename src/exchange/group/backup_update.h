@@ -47,6 +47,7 @@ class BackupUpdate final : public Background {
     bool counted = false;
     double samples = 0;  // behind the newest update
     double loss_sum = 0;
+    bool updated = false;  // as UpdateTotals::updated
   };
   struct Options {
     policy::Rules rules;

@@ -179,7 +179,9 @@ class SlowRecipe {
       for (std::size_t u = 0; u < units_.size(); ++u)
         weights.push_back(mean_of_unit(course, step, u, p, means[u]));
       std::vector<float> average(values_[p].size());
-      if (!parts_[p].matrices.empty()) {
+      if (!parts_[p].matrices.empty() && codec::is_plain_at(spec(p), updates_)) {
+        average = weighted_mean(means, weights);
+      } else if (!parts_[p].matrices.empty()) {
         by_factors(parts_[p], means, weights, average);
       } else {
         for (std::size_t run = 0; run < parts_[p].encoders.size(); ++run)
@@ -218,7 +220,8 @@ class SlowRecipe {
     for (std::size_t u = 0; u < units_.size(); ++u)
       encoded.push_back({.bytes = bytes[u], .weight = weights[u]});
     std::vector<float> mean(count);
-    ASSERT_TRUE(codec::mean_of(spec(p), there, encoded, mean).has_value());
+    const plan::CodecSpec now = codec::is_plain_at(spec(p), updates_) ? plan::CodecSpec() : spec(p);
+    ASSERT_TRUE(codec::mean_of(now, there, encoded, mean).has_value());
     const auto residual = std::span(part.back_residual).subspan(first, count);
     for (std::size_t i = 0; part.back[run].feedback && i < count; ++i) mean[i] += residual[i];
     draw.rank = 0xFFFFFFFF;
@@ -235,19 +238,21 @@ class SlowRecipe {
     }
   }
 
+  static std::vector<float> weighted_mean(const Values& all, const std::vector<double>& weights) {
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    std::vector<float> sum(all[0].size());
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      double value = 0;
+      for (std::size_t u = 0; u < all.size(); ++u) value += weights[u] / total * all[u][i];
+      sum[i] = static_cast<float>(value);
+    }
+    return sum;
+  }
+
   // All senders must have samples.
   static void by_factors(Part& part, const Values& means, const std::vector<double>& weights,
                          std::vector<float>& average) {
-    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-    const auto weighted = [&](const Values& all) {
-      std::vector<float> sum(all[0].size());
-      for (std::size_t i = 0; i < sum.size(); ++i) {
-        double value = 0;
-        for (std::size_t u = 0; u < all.size(); ++u) value += weights[u] / total * all[u][i];
-        sum[i] = static_cast<float>(value);
-      }
-      return sum;
-    };
+    const auto weighted = [&](const Values& all) { return weighted_mean(all, weights); };
     Values left;
     Values right;
     for (std::size_t u = 0; u < means.size(); ++u) {

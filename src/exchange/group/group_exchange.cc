@@ -208,8 +208,11 @@ Result<StepTotals> GroupExchange::complete_together(const StepContribution& cont
   former_.reset();
   if (drained != nullptr) *drained = totals.sums[1];
   if (totals.samples == 0) return StepTotals{};
-  if (counts && contribution.samples > 0) staleness_.add(0);
-  return StepTotals{.samples = totals.samples, .loss_sum = totals.sums[0], .updated = true};
+  if (totals.updated && counts && contribution.samples > 0) staleness_.add(0);
+  return StepTotals{.samples = totals.samples,
+                    .loss_sum = totals.sums[0],
+                    .updated = totals.updated,
+                    .discarded = !totals.updated};
 }
 
 void GroupExchange::follow(const BackupUpdate::Taken& taken) {
@@ -227,8 +230,10 @@ Result<StepTotals> GroupExchange::offer(const StepContribution& contribution) {
   if (!taken.counted && contribution.samples > 0) ++dropped_;
   former_.reset();
   follow(taken);
-  return StepTotals{
-      .samples = taken.samples, .loss_sum = taken.loss_sum, .updated = taken.samples > 0};
+  return StepTotals{.samples = taken.samples,
+                    .loss_sum = taken.loss_sum,
+                    .updated = taken.updated,
+                    .discarded = taken.samples > 0 && !taken.updated};
 }
 
 Result<StepTotals> GroupExchange::complete(const StepContribution& contribution) {

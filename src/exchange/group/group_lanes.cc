@@ -23,6 +23,7 @@ bool GroupUpdate::can_be_late() {
   if (tiers_.hosts == 1) obstacle = "there is one host";
   if (tiers_.locals() > 1) obstacle = "ranks share a host";
   if (options_.clip_norm) obstacle = "clip_norm needs all gradients at once";
+  if (options_.discards_nonfinite) obstacle = "loss scaling needs all gradients at once";
   if (layerwise_) obstacle = "the optimizer needs all of a parameter at once";
   if (obstacle != nullptr && options_.on_event)
     options_.on_event(fmt::format("schedule=priority: it is fifo, for {}", obstacle));

@@ -23,8 +23,12 @@
 //                when all ranks have come that far. With agrees_first_, updates are in place and
 //                begin when all ranks have all averages; nothing can fail from then on.
 namespace tally::exchange {
+bool GroupUpdate::needs_norm() const {
+  return options_.clip_norm.has_value() || options_.discards_nonfinite;
+}
+
 bool GroupUpdate::is_deferred() const {
-  return layerwise_ || options_.clip_norm.has_value() || across_ != Across::kNowhere;
+  return layerwise_ || needs_norm() || across_ != Across::kNowhere;
 }
 
 UpdateFacts GroupUpdate::facts() const {
@@ -139,14 +143,16 @@ Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribu
     close(b);
   }
   TALLY_TRY(UpdateTotals totals, agree(contribution, sums));
-  const bool updated = totals.samples > 0;
-  if (updated) {
+  totals.updated = totals.samples > 0;
+  if (totals.updated) {
     TALLY_TRY(advance(true));
     TALLY_CHECK(next_ == buckets_.size());
-    if (!can_be_late_ && is_deferred()) TALLY_TRY(update_deferred());
+    if (!can_be_late_ && is_deferred()) {
+      TALLY_TRY(totals.updated, update_deferred());
+    }
   }
-  TALLY_TRY(commit(updated));
-  if (updated && auto_) TALLY_TRY(choose_codecs());
+  TALLY_TRY(commit(totals.updated));
+  if (totals.updated && auto_) TALLY_TRY(choose_codecs());
   return totals;
 }
 
@@ -203,17 +209,34 @@ Result<std::vector<Squares>> GroupUpdate::all_cells() {
   return cells;
 }
 
-Result<void> GroupUpdate::clip() {
-  if (options_.clip_value)
-    for (Bucket& bucket : buckets_) bucket.slice->clamp(*options_.clip_value);
-  if (!options_.clip_norm) return {};
+// The sum of squares of the whole gradient.
+Result<double> GroupUpdate::gradient_squares() {
   TALLY_TRY(const auto cells, all_cells());
   double squares = 0;
   for (const Squares& cell : cells) squares += cell.gradient;
-  const double factor = clip_factor(std::sqrt(squares), *options_.clip_norm);
+  return squares;
+}
+
+// Returns whether the update goes on: a gradient that is not finite may be discarded. An infinite
+// element would not be seen any more once it is clamped.
+Result<bool> GroupUpdate::clip() {
+  std::optional<double> squares;
+  if (options_.discards_nonfinite) {
+    TALLY_TRY(squares, gradient_squares());
+    if (!std::isfinite(*squares)) return false;
+  }
+  if (options_.clip_value) {
+    for (Bucket& bucket : buckets_) bucket.slice->clamp(*options_.clip_value);
+    squares.reset();
+  }
+  if (!options_.clip_norm) return true;
+  if (!squares) {
+    TALLY_TRY(squares, gradient_squares());
+  }
+  const double factor = clip_factor(std::sqrt(*squares), *options_.clip_norm);
   if (factor != 1)
     for (Bucket& bucket : buckets_) bucket.slice->scale(factor);
-  return {};
+  return true;
 }
 
 Result<std::vector<Squares>> GroupUpdate::squares_of_parameters() {
@@ -243,11 +266,12 @@ Result<void> GroupUpdate::update_bucket(std::size_t b, const UpdateFacts& facts)
   return {};
 }
 
-Result<void> GroupUpdate::update_deferred() {
-  if (!layerwise_ && !options_.clip_norm && !agrees_first_) {
+// Returns whether there was an update.
+Result<bool> GroupUpdate::update_deferred() {
+  if (!layerwise_ && !needs_norm() && !agrees_first_) {
     const UpdateFacts now = facts();
     for (std::size_t b = 0; b < buckets_.size(); ++b) TALLY_TRY(update_bucket(b, now));
-    return {};
+    return true;
   }
   for (std::size_t b = 0; pipeline_ && b < buckets_.size(); ++b) TALLY_TRY(await_average(b));
   has_averages_ = true;
@@ -261,9 +285,10 @@ Result<void> GroupUpdate::update_deferred() {
 
 // Updates all buckets when all gradients are there. A rank with a replica of its own needs no other
 // rank for that, and cannot fail.
-Result<void> GroupUpdate::apply() {
+Result<bool> GroupUpdate::apply() {
   const UpdateFacts now = facts();
-  TALLY_TRY(clip());
+  TALLY_TRY(const bool goes_on, clip());
+  if (!goes_on) return false;
   std::vector<Squares> of_parameters;
   if (layerwise_) {
     for (Bucket& bucket : buckets_) {
@@ -280,7 +305,7 @@ Result<void> GroupUpdate::apply() {
     note_done(b);
     publish(b);
   }
-  return {};
+  return true;
 }
 
 // Sends the new values of this host's part to the other hosts. The queue of a communicator has

@@ -33,6 +33,7 @@ std::vector<std::string> settings_of(const GroupUpdate::Options& options) {
   lines.push_back("codec " + plan::to_string(options.codec));
   if (options.codec.kind != plan::Codec::kNone)
     lines.push_back(fmt::format("seed of the codec {}", options.seed));
+  if (options.discards_nonfinite) lines.push_back("discards gradients that are not finite");
   if (!options.beside) lines.push_back("in place");
   if (options.replicas == Replicas::kPerRank) lines.push_back("a replica per rank");
   if (options.by_priority)

@@ -28,7 +28,8 @@ namespace tally::exchange {
 class AutoCodec;
 
 struct UpdateTotals {
-  double samples = 0;        // of all ranks; 0: no update
+  double samples = 0;        // of all ranks
+  bool updated = false;      // false: no rank had a sample, or the gradient was discarded
   std::vector<double> sums;  // over all ranks, of the `sums` passed to complete()
 };
 
@@ -74,6 +75,8 @@ class GroupUpdate final {
     std::size_t bucket_bytes = 0;           // 0: kDefaultBucketBytes
     std::optional<double> clip_value;       // applied before clip_norm
     std::optional<double> clip_norm;
+    // Whether an update whose gradient is not finite is discarded (loss scaling).
+    bool discards_nonfinite = false;
     // The codec for gradients between hosts.
     plan::CodecSpec codec;
     // Send the buckets first that the next forward pass needs first. Takes effect between several
@@ -249,6 +252,7 @@ class GroupUpdate final {
   void make_pipeline();
 
   // One step.
+  bool needs_norm() const;
   bool is_deferred() const;
   UpdateFacts facts() const;
   void close(std::size_t bucket);
@@ -260,11 +264,12 @@ class GroupUpdate final {
                                      std::span<const double> sums);
   Result<UpdateTotals> agree(const StepContribution& contribution, std::span<const double> sums);
   Result<void> await_average(std::size_t bucket);
-  Result<void> clip();
+  Result<double> gradient_squares();
+  Result<bool> clip();
   Result<std::vector<Squares>> squares_of_parameters();
   Result<std::vector<Squares>> all_cells();
-  Result<void> update_deferred();
-  Result<void> apply();
+  Result<bool> update_deferred();
+  Result<bool> apply();
   Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
   void publish(std::size_t bucket);
   Result<void> commit(bool updated);

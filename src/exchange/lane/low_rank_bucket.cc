@@ -8,7 +8,7 @@
 namespace tally::exchange {
 
 LowRankBucket::LowRankBucket(const BucketFacts& facts)
-    : local_(facts.local), feedback_(facts.spec.feedback), is_first_(facts.self.number == 0) {
+    : spec_(facts.spec), local_(facts.local), is_first_(facts.self.number == 0) {
   for (const BucketLayout::Entry& entry : facts.bucket.entries) {
     if (entry.range.end <= local_.begin || entry.range.begin >= local_.end) continue;
     TALLY_CHECK(local_.begin <= entry.range.begin && entry.range.end <= local_.end);
@@ -33,11 +33,13 @@ std::span<float> LowRankBucket::values_of(const Part& part, const LaneStep& step
 
 Result<Delivery> LowRankBucket::first(Lane& lane, const LaneStep& step) {
   std::vector<LowRankRound<float>::Item> items;
+  const bool is_plain = codec::is_plain_at(spec_, step.step);
   for (const Part& part : parts_)
     if (step.used[part.parameter] != 0)
-      items.push_back({.matrix = part.matrix.get(), .gradient = values_of(part, step)});
+      items.push_back(
+          {.matrix = is_plain ? nullptr : part.matrix.get(), .gradient = values_of(part, step)});
   round_.project(std::move(items),
-                 {.weight = step.weight, .is_alone = lane.size() == 1, .feedback = feedback_});
+                 {.weight = step.weight, .is_alone = lane.size() == 1, .feedback = spec_.feedback});
   return lane.sum(round_.left());
 }
 
@@ -59,7 +61,7 @@ std::vector<CodecState> LowRankBucket::states() {
   std::vector<CodecState> states;
   for (Part& part : parts_) {
     if (!part.matrix) continue;
-    if (feedback_)
+    if (spec_.feedback)
       states.push_back(
           {.parameter = part.parameter, .name = "residual", .values = part.matrix->residual()});
     states.push_back({.parameter = part.parameter,

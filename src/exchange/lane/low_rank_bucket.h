@@ -10,8 +10,8 @@ namespace tally::exchange {
 
 // powersgd: each matrix travels as two thin factors. first() sums the left factors over the lane,
 // weighted by the senders' weights; second() sums the right factors; third() rebuilds the means.
-// Uncompressed parameters are summed together with the left factors. A matrix is a whole parameter,
-// so lanes have whole entries of the bucket.
+// Uncompressed parameters, and during the warm-up all of them, are summed together with the left
+// factors. A matrix is a whole parameter, so lanes have whole entries of the bucket.
 class LowRankBucket final : public BucketCodec {
  public:
   explicit LowRankBucket(const BucketFacts& facts);
@@ -29,8 +29,8 @@ class LowRankBucket final : public BucketCodec {
   };
   std::span<float> values_of(const Part& part, const LaneStep& step) const;
 
+  const plan::CodecSpec spec_;
   const Range local_;
-  const bool feedback_;
   const bool is_first_;  // whether this member is the first sender
   std::vector<Part> parts_;
   LowRankRound<float> round_;

@@ -200,8 +200,10 @@ Result<void> SlicedBucket::make_means(const Lane& lane, const LaneStep& step) {
       if (!bytes) return with_peer(bytes.error(), lane.rank_of(static_cast<int>(m)), name);
       encoded[m].bytes = *bytes;
     }
-    const auto made = codec::mean_of(part->ways->spec, codec_of(*part, Way::kThere, step.step),
-                                     encoded, values_of(*part, step));
+    const plan::CodecSpec& spec = part->ways->spec;
+    const auto made =
+        codec::mean_of(codec::is_plain_at(spec, step.step) ? plan::CodecSpec() : spec,
+                       codec_of(*part, Way::kThere, step.step), encoded, values_of(*part, step));
     if (!made) return with_peer(made.error(), who_is_corrupt(*part, lane, encoded, step), name);
   }
   for (std::size_t m = 0; m < senders.size() && !is_fixed(Way::kThere, step); ++m)

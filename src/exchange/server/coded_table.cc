@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codec/lowrank/factors.h"
+#include "kernel/array/weighted_sum.h"
 #include "optimizer/update_rule.h"
 
 namespace tally::exchange {
@@ -45,60 +46,94 @@ CodedTable::CodedTable(const Options& options)
 }
 
 // With update=bsp a rank encodes one gradient per version. Otherwise it may encode several, and the
-// clock in the seed gives each of them different random numbers.
-codec::Draw CodedTable::draw_of(std::uint32_t part, const server::PushOptions& push) const {
-  return {.seed = in_step() ? options_.seed : options_.seed + push.clock,
-          .step = push.version,
+// clock in the seed gives each of them different random numbers; with randk, each is a turn.
+codec::Draw CodedTable::draw_of(std::uint32_t part, const server::PushOptions& push,
+                                std::uint64_t step) const {
+  const plan::CodecSpec& spec = options_.spec;
+  const bool takes_turns =
+      !in_step() && spec.kind == plan::Codec::kRandk && !codec::is_plain_at(spec, step);
+  return {.seed = in_step() || takes_turns ? options_.seed : options_.seed + push.clock,
+          .step = takes_turns ? std::max(spec.warmup, push.clock) : step,
           .rank = static_cast<std::uint32_t>(options_.rank),
           .first = options_.first_element + part * options_.part_elements};
 }
 
 void CodedTable::encode(std::uint32_t part, std::span<const float> gradient,
-                        const server::PushOptions& push, std::vector<std::byte>& message) {
+                        const server::PushOptions& push, std::uint64_t step,
+                        std::vector<std::byte>& message) {
   message.clear();
   // A worker without samples sends an empty message, and its encoder state stays as it is.
   if (push.weight == 0) return;
+  if (is_low_rank()) {
+    const auto bytes = std::as_bytes(part_of(gradient, part));
+    message.assign(bytes.begin(), bytes.end());
+    return;
+  }
   codec::Encoder& encoder = *encoders_[part];
   if (room_.size() < encoder.max_bytes()) room_.resize(encoder.max_bytes());
-  const std::size_t used = encoder.encode(part_of(gradient, part), draw_of(part, push), room_);
+  const std::size_t used =
+      encoder.encode(part_of(gradient, part), draw_of(part, push, step), room_);
   message.assign(room_.begin(), room_.begin() + static_cast<std::ptrdiff_t>(used));
+}
+
+void CodedTable::take_back(std::uint32_t part, std::span<const std::byte> message) {
+  if (!message.empty()) encoders_[part]->take_back(message);
 }
 
 Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
                                 std::span<float> next, const server::PushOptions& push) {
   for (std::uint32_t part = first; part < first + count; ++part) {
+    if (!averages_[part].is_average) {
+      TALLY_TRY(read_state(client, part, 1));
+      continue;
+    }
     const Ways& ways = ways_.size() == 1 ? ways_.front() : ways_[part];
     const codec::Codec& back = codec::codec_at(options_.spec, *ways.back, push.version);
-    if (averages_[part].is_average) {
-      TALLY_TRY(back.decode(averages_[part].bytes, part_of(next, part)));
-    } else {
-      TALLY_TRY(read_state(client, part, 1));
-    }
+    TALLY_TRY(back.decode(averages_[part].bytes, part_of(next, part)));
   }
   return {};
 }
 
 void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
-                       std::span<float> next, const server::PushOptions& push) {
+                       std::span<float> next, const server::PushOptions& push,
+                       const ServerClient::FinishOptions& finish) {
+  if (finish.discards) {
+    for (std::uint32_t part = first; part < first + count; ++part) {
+      const std::span<const float> kept = part_of(present, part);
+      if (averages_[part].is_average)
+        std::copy(kept.begin(), kept.end(), part_of(next, part).begin());
+    }
+    return;
+  }
   for (std::uint32_t part = first; part < first + count; ++part) {
     if (!averages_[part].is_average) continue;
     const std::span<const float> average = part_of(next, part);
     scratch_.assign(average.begin(), average.end());
-    encoders_[part]->observe_mean(scratch_, draw_of(part, push));
-    apply_part(part, scratch_, present, next, push);
+    encoders_[part]->observe_mean(scratch_, draw_of(part, push, push.version));
+    apply_part(part, scratch_, present, next, push, finish);
   }
 }
 
 void CodedTable::apply_part(std::uint32_t part, std::span<float> average,
                             std::span<const float> present, std::span<float> next,
-                            const server::PushOptions& push) {
+                            const server::PushOptions& push,
+                            const ServerClient::FinishOptions& finish) {
   const std::span<const float> from = part_of(present, part);
   optimizer::Segment<float> segment{
       .parameters = part_of(next, part), .gradient = average, .state = {}};
   std::copy(from.begin(), from.end(), segment.parameters.begin());
   for (std::size_t k = 0; k < state_.size(); ++k)
     segment.state[k] = part_of(std::span(state_[k]), part);
-  optimizer::update(options_.optimizer, {.step = push.version + 1, .rate = *push.rate}, segment);
+  if (options_.clip_value > 0)
+    kernel::clamp(average.data(), average.size(), static_cast<float>(options_.clip_value));
+  if (finish.factor != 1)
+    kernel::scale(average.data(), average.size(), static_cast<float>(finish.factor));
+  const optimizer::StepFacts step{.step = push.version + 1, .rate = *push.rate};
+  if (!optimizer::is_layerwise(options_.optimizer))
+    return optimizer::update(options_.optimizer, step, segment);
+  optimizer::prepare(options_.optimizer, step, segment);
+  optimizer::finish(options_.optimizer, step,
+                    {.parameters = finish.value_norm, .gradient = finish.gradient_norm}, segment);
 }
 
 Result<void> CodedTable::read_state(ServerClient& client, std::uint32_t first,
@@ -149,9 +184,10 @@ void CodedTable::encode_factors(std::span<const float> left, std::span<const flo
 }
 
 void CodedTable::apply_mean(std::span<float> mean, std::span<const float> present,
-                            std::span<float> next, const server::PushOptions& push) {
+                            std::span<float> next, const server::PushOptions& push,
+                            const ServerClient::FinishOptions& finish) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    apply_part(part, part_of(mean, part), present, next, push);
+    apply_part(part, part_of(mean, part), present, next, push, finish);
 }
 
 std::vector<CodecState> CodedTable::states() {

@@ -18,9 +18,7 @@ namespace tally::exchange {
 
 // A parameter whose gradients go to its table encoded, and the state that this worker keeps for it:
 // the encoder state of each part, which is a run of the codec, and with update=bsp the optimizer
-// state of its own copy, to which it applies the averages bit for bit as servers do. An encoded
-// gradient counts as sent: if servers drop the push as too late, it is lost like any other
-// gradient, while the residual stays for the next one.
+// state of its own copy, to which it applies the averages bit for bit as servers do.
 // Threads: calls must not overlap.
 class CodedTable final {
  public:
@@ -36,7 +34,8 @@ class CodedTable final {
     OptimizerSpec optimizer;
     std::size_t count = 0;  // elements
     std::size_t part_elements = 0;
-    bool in_step = false;  // update=bsp: this worker updates its own copy
+    double clip_value = 0;  // of the averages; 0: none
+    bool in_step = false;   // update=bsp: this worker updates its own copy
   };
   explicit CodedTable(const Options& options);
 
@@ -50,10 +49,14 @@ class CodedTable final {
   // One message per part; memory of a gradient in flight.
   using Messages = std::vector<std::vector<std::byte>>;
 
-  // Encodes one part for the push; a push without weight has empty messages. Not for powersgd.
-  // `gradient` is that of the whole parameter.
+  // Whether the push of this step has plain gradients (a warm-up).
+  bool is_plain_at(std::uint64_t step) const { return codec::is_plain_at(options_.spec, step); }
+  // Encodes one part for the push of a step; a push without weight has empty messages. powersgd:
+  // only during the warm-up. `gradient` is that of the whole parameter.
   void encode(std::uint32_t part, std::span<const float> gradient, const server::PushOptions& push,
-              std::vector<std::byte>& message);
+              std::uint64_t step, std::vector<std::byte>& message);
+  // Servers have dropped the encoded gradient of a part: it is added to the next one.
+  void take_back(std::uint32_t part, std::span<const std::byte> message);
   // Memory for the averages of parts; it must not move.
   std::span<ServerClient::Average> averages(std::uint32_t first, std::uint32_t count) {
     return std::span(averages_).subspan(first, count);
@@ -62,9 +65,11 @@ class CodedTable final {
   // values arrived there instead, reads the state.
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
                       std::span<float> next, const server::PushOptions& push);
-  // After follow(): applies the averages. `next` becomes the version after `present`.
+  // After follow(): applies the averages, as servers did. `next` becomes the version after
+  // `present`.
   void apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
-             std::span<float> next, const server::PushOptions& push);
+             std::span<float> next, const server::PushOptions& push,
+             const ServerClient::FinishOptions& finish);
 
   // powersgd. Writes the message of each part from the factors of the mean gradient.
   codec::PowerSgd& matrix() { return *matrix_; }
@@ -72,7 +77,7 @@ class CodedTable final {
                       Messages& messages) const;
   // Applies the mean gradient: `next` becomes the version after `present`. Overwrites the mean.
   void apply_mean(std::span<float> mean, std::span<const float> present, std::span<float> next,
-                  const server::PushOptions& push);
+                  const server::PushOptions& push, const ServerClient::FinishOptions& finish);
 
   // Reads the servers' state, after values were pulled. adopt() then replaces the own state by it.
   Result<void> read_state(ServerClient& client) { return read_state(client, 0, parts()); }
@@ -98,9 +103,11 @@ class CodedTable final {
     return std::min(options_.part_elements, options_.count - part * options_.part_elements);
   }
   Result<void> read_state(ServerClient& client, std::uint32_t first, std::uint32_t count);
-  codec::Draw draw_of(std::uint32_t part, const server::PushOptions& push) const;
+  codec::Draw draw_of(std::uint32_t part, const server::PushOptions& push,
+                      std::uint64_t step) const;
   void apply_part(std::uint32_t part, std::span<float> average, std::span<const float> present,
-                  std::span<float> next, const server::PushOptions& push);
+                  std::span<float> next, const server::PushOptions& push,
+                  const ServerClient::FinishOptions& finish);
 
   const Options options_;
   struct Ways {

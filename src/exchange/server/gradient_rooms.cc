@@ -14,13 +14,13 @@ std::vector<RealSpan> GradientRoom::all(const ServerTables& tables) const {
   return all;
 }
 
-// With kbatch servers may hold earlier pushes until this worker has pushed again.
+// With kbatch and kasync servers may hold earlier pushes until this worker has pushed again.
 Result<GradientRoom*> GradientRooms::take() {
   const policy::Rules& rules = worker_.rules();
   const auto most = static_cast<std::size_t>(rules.has_rounds() ? rules.needed + 1 : 2);
   const auto is_free = [this](const std::unique_ptr<GradientRoom>& room) {
     return std::all_of(room->pushes.begin(), room->pushes.end(),
-                       [this](server::Ticket push) { return worker_.client().done(push); });
+                       [this](const Push& push) { return worker_.client().done(push.ticket); });
   };
   auto chosen = std::find_if(rooms_.begin(), rooms_.end(), is_free);
   if (chosen == rooms_.end() && rooms_.size() < most) {
@@ -41,10 +41,10 @@ Result<GradientRoom*> GradientRooms::take() {
 
 Result<void> GradientRooms::settle(GradientRoom& room) {
   while (!room.pushes.empty()) {
-    const server::Ticket push = room.pushes.front();
+    const Push push = room.pushes.front();
     room.pushes.erase(room.pushes.begin());
-    TALLY_TRY(const server::Completion completion, worker_.wait(push));
-    note(room, completion);
+    TALLY_TRY(const server::Completion completion, worker_.wait(push.ticket));
+    note(room, push, completion);
   }
   return {};
 }
@@ -56,11 +56,16 @@ Result<void> GradientRooms::settle_all() {
 
 void GradientRooms::give_up() {
   for (const auto& room : rooms_)
-    for (const server::Ticket push : std::exchange(room->pushes, {}))
-      worker_.client().abandon(push);
+    for (const Push& push : std::exchange(room->pushes, {})) worker_.client().abandon(push.ticket);
 }
 
-void GradientRooms::note(GradientRoom& room, const server::Completion& completion) {
+void GradientRooms::note(GradientRoom& room, const Push& push,
+                         const server::Completion& completion) {
+  const ServerTables::Table* const table =
+      push.table ? &worker_.tables().all()[*push.table] : nullptr;
+  if (table != nullptr && table->coded != nullptr && !table->is_low_rank() && !room.is_plain)
+    for (const std::uint32_t part : completion.dropped_parts)
+      table->coded->take_back(part, room.messages[*push.table][part]);
   if (room.is_counted || completion.applied + completion.dropped == 0) return;
   room.is_counted = true;
   if (completion.applied > 0)

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -9,13 +10,20 @@
 
 namespace tally::exchange {
 
+// A request with a push of some parts of a dense table, or of rows.
+struct Push {
+  server::Ticket ticket = 0;
+  std::optional<std::size_t> table = {};  // index of the dense table
+};
+
 // Memory for one gradient of all parameters, and the pushes that use it.
 struct GradientRoom {
   std::vector<std::span<std::byte>> flat;      // by table
   std::vector<CodedTable::Messages> messages;  // by table; by part if it is coded
   std::vector<SparseRows::Used> rows;          // by sparse table
-  std::vector<server::Ticket> pushes;          // in progress
+  std::vector<Push> pushes;                    // in progress
   bool is_counted = false;                     // the figures include the fate of the gradient
+  bool is_plain = false;                       // the messages are not encoded (a warm-up)
 
   // The gradients of tables, and of the rows that were read.
   std::vector<RealSpan> all(const ServerTables& tables) const;
@@ -35,8 +43,9 @@ class GradientRooms final {
   Result<void> settle_all();
   // Abandons all pushes.
   void give_up();
-  // Counts the fate of a gradient once, by the first of its requests with an outcome.
-  void note(GradientRoom& room, const server::Completion& completion);
+  // Records the outcome of a push. The first push with an outcome counts its gradient in the
+  // figures. Dropped encoded parts return to their encoders and are sent again.
+  void note(GradientRoom& room, const Push& push, const server::Completion& completion);
 
  private:
   ServerWorker& worker_;

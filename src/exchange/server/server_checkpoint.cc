@@ -52,14 +52,11 @@ std::span<std::byte> ServerCheckpoint::keep(std::span<const std::byte> bytes) {
 Result<void> ServerCheckpoint::read_table(const ServerTables::Table& table,
                                           std::vector<SliceState>& states) {
   const std::span<std::byte> values = keep(table.values);
-  // Arrays that servers do not keep stay zero.
   std::vector<std::span<std::byte>> arrays;
-  for (int k = 0; k < optimizer::state_arrays(worker_.tables().options().optimizers[table.group]);
-       ++k) {
+  for (int k = 0; k < table.state_arrays; ++k) {
     saved_.emplace_back(table.values.size());
     arrays.emplace_back(saved_.back());
-    if (k < table.state_arrays)
-      TALLY_TRY(worker_.client().read_state(table.all(), k, arrays.back(), kTableLimit));
+    TALLY_TRY(worker_.client().read_state(table.all(), k, arrays.back(), kTableLimit));
   }
   for (const std::size_t p : table.parameters) {
     const ParameterInfo& info = worker_.tables().options().parameters[p];
@@ -123,12 +120,10 @@ Result<void> ServerCheckpoint::restore_tables(const checkpoint::Reader& reader,
   return codecs_.restore_servers(reader);
 }
 
-// The checkpoint has all arrays of the optimizer; servers may keep fewer.
 Result<void> ServerCheckpoint::restore_table(const ServerTables::Table& table,
                                              const checkpoint::Reader& reader,
                                              std::uint64_t version) {
-  auto names = optimizer::state_names(worker_.tables().options().optimizers[table.group]);
-  names.resize(std::min(names.size(), static_cast<std::size_t>(table.state_arrays)));
+  const auto names = optimizer::state_names(worker_.tables().options().optimizers[table.group]);
   std::vector<std::vector<std::byte>> arrays(names.size());
   for (std::vector<std::byte>& array : arrays) array.resize(table.values.size());
   for (const std::size_t p : table.parameters) {

@@ -17,6 +17,9 @@ namespace tally::exchange {
 class ServerClient {
  public:
   using Average = server::Client::Average;
+  using FinishOptions = server::Client::FinishOptions;
+  using Measured = server::Client::Measured;
+  using MeasureOptions = server::Client::MeasureOptions;
   using Membership = server::Client::Membership;
   using Messages = server::Client::Messages;
   using PartRange = server::Client::PartRange;
@@ -45,6 +48,10 @@ class ServerClient {
   virtual server::Ticket pull_rows(server::TableId table, const server::PullOptions& options,
                                    std::span<const std::uint64_t> keys, std::span<float> rows) = 0;
   virtual server::Ticket clock(server::TableId table, std::uint64_t clock) = 0;
+  // Measured tables.
+  virtual server::Ticket measure(server::TableId table, const MeasureOptions& options,
+                                 std::span<Measured> parts) = 0;
+  virtual server::Ticket finish(server::TableId table, const FinishOptions& options) = 0;
 
   // Waits for the answer, as long as the connection allows a request to take. After an error the
   // request is forgotten, as by abandon().

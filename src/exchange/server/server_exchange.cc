@@ -5,24 +5,18 @@
 
 #include "base/check.h"
 #include "base/errors.h"
-#include "optimizer/update_rule.h"
 
 namespace tally::exchange {
 Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<ServerClient> client,
                                                              const Options& options) {
-  for (const OptimizerSpec& spec : options.tables.optimizers)
-    if (optimizer::is_layerwise(spec))
-      return make_error(ErrorCode::kInvalid,
-                        "{} needs norms over whole parameters, which servers have in parts: use "
-                        "home=group, or another optimizer",
-                        to_string(spec));
+  SparseRows* const rows = options.step.rows;
   std::vector<server::TableSpec> sparse;
-  if (options.rows != nullptr) sparse = options.rows->tables();
+  if (rows != nullptr) sparse = rows->tables();
   TALLY_TRY(ServerTables tables, ServerTables::make(*client, options.tables, sparse));
   std::unique_ptr<ServerExchange> made(
       new ServerExchange(std::move(client), std::move(tables), options));
   ServerWorker& worker = made->worker_;
-  if (options.rows != nullptr) options.rows->connect(*made->client_, worker.tables().sparse());
+  if (rows != nullptr) rows->connect(*made->client_, worker.tables().sparse());
   TALLY_TRY(worker.agree(options.tables.rank == 0 ? made->assign_values(options) : Result<void>()));
   TALLY_TRY(worker.join(/*step=*/0));
   // No rank pushes before all ranks have the same values.
@@ -33,7 +27,7 @@ Result<std::unique_ptr<ServerExchange>> ServerExchange::make(std::unique_ptr<Ser
 ServerExchange::ServerExchange(std::unique_ptr<ServerClient> client, ServerTables tables,
                                const Options& options)
     : worker_(*client, std::move(tables)),
-      step_(worker_, options.clip, options.rows),
+      step_(worker_, options.step),
       meetings_(worker_, step_),
       checkpoint_(worker_, step_),
       client_(std::move(client)) {}
@@ -81,7 +75,7 @@ Statistics ServerExchange::statistics() const {
           .wait = worker_.figures.waited,
           .staleness = worker_.figures.staleness,
           .dropped = worker_.figures.dropped,
-          .memory_bytes = 2 * worker_.tables().bytes() + step_.gradient_bytes()};
+          .memory_bytes = 2 * worker_.tables().bytes() + step_.memory_bytes()};
 }
 
 }  // namespace tally::exchange

@@ -24,8 +24,7 @@ class ServerExchange final : public Exchange {
  public:
   struct Options {
     ServerTables::Options tables;
-    ClipLimits clip;             // for this worker's own gradient
-    SparseRows* rows = nullptr;  // borrowed; null: no sparse tables
+    ServerStep::Options step;
     // Writes the initial values of a parameter. Called on rank 0.
     std::function<void(std::size_t parameter, const RealSpan& values)> initial;
   };

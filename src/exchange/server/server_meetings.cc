@@ -67,8 +67,9 @@ void ServerMeetings::share_missing_gradients(std::span<const double> present) {
 
 Result<void> ServerMeetings::meet(std::span<double> values) {
   TALLY_TRY(step_.flush());
-  // With kbatch a push may wait for more gradients than the workers at this meeting have pushed.
-  if (worker_.rules().update != plan::Update::kKbatch) TALLY_TRY(step_.settle());
+  // With kbatch and kasync a push may wait for more gradients than the workers at this meeting have
+  // pushed.
+  if (!worker_.rules().counts_gradients()) TALLY_TRY(step_.settle());
   // The steps of each rank that is here, plus 1, follow the values.
   std::vector<double> all(values.begin(), values.end());
   all.resize(values.size() + static_cast<std::size_t>(worker_.ranks()));

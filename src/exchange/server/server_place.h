@@ -55,6 +55,13 @@ class ServerPlace final : public ServerClient {
   server::Ticket clock(server::TableId table, std::uint64_t clock) override {
     return client_->clock(table, clock);
   }
+  server::Ticket measure(server::TableId table, const MeasureOptions& options,
+                         std::span<Measured> parts) override {
+    return client_->measure(table, options, parts);
+  }
+  server::Ticket finish(server::TableId table, const FinishOptions& options) override {
+    return client_->finish(table, options);
+  }
   Result<server::Completion> wait(server::Ticket ticket) override { return client_->wait(ticket); }
   bool done(server::Ticket ticket) const override { return client_->done(ticket); }
   void abandon(server::Ticket ticket) override {

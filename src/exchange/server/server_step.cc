@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -22,33 +23,60 @@ void combine(DataType type, double a, std::span<const std::byte> one, double b,
   });
 }
 
-// Whether all optimizers are sgd without state. dgc moves the momentum of sgd to the senders, so
-// the optimizer on servers looks stateless.
+// Whether all optimizers are sgd without state. Senders that apply the momentum of sgd make the
+// optimizer on servers look stateless.
 bool is_plain(const ServerTables::Options& options) {
-  if (options.codec.kind == plan::Codec::kDgc) return false;
+  const bool senders_move =
+      std::any_of(options.senders.begin(), options.senders.end(),
+                  [](const codec::SenderFacts& facts) { return facts.momentum > 0; });
+  if (options.codec.kind == plan::Codec::kDgc || senders_move) return false;
   return std::all_of(
       options.optimizers.begin(), options.optimizers.end(), [](const OptimizerSpec& spec) {
         return spec.kind == OptimizerKind::kSgd && optimizer::state_arrays(spec) == 0;
       });
 }
 
+// Whether clipping acts on mean gradients, on the servers. onebit-adam pushes momentum, so that
+// each worker clips its own gradient.
+bool clips_means(const ServerTables::Options& options) {
+  return options.measured && options.codec.kind != plan::Codec::kOnebitAdam;
+}
+
+bool is_finite(std::span<const RealSpan> gradient) {
+  double squares = 0;
+  for (const RealSpan& run : gradient) squares += square_sum(run);
+  return std::isfinite(squares);
+}
+
 }  // namespace
 
-ServerStep::ServerStep(ServerWorker& worker, const ClipLimits& clip, SparseRows* rows)
+ServerStep::ServerStep(ServerWorker& worker, const Options& options)
     : worker_(worker),
-      clip_(clip),
-      rows_(rows),
+      clip_(clips_means(worker.tables().options()) ? ClipLimits() : options.clip),
+      discards_nonfinite_(options.discards_nonfinite),
+      rows_(options.rows),
       is_plain_(is_plain(worker.tables().options())),
       rooms_(worker),
       requests_(worker, rooms_),
+      norms_(worker, {.clip_norm =
+                          clips_means(worker.tables().options()) ? options.clip.norm : std::nullopt,
+                      .discards_nonfinite = options.discards_nonfinite}),
       is_ready_(worker.tables().places().size()),
       is_told_(is_ready_.size()) {}
+
+std::size_t ServerStep::memory_bytes() const {
+  std::size_t bytes = rooms_.count() * worker_.tables().bytes();
+  for (const OwnState& state : own_)
+    for (const std::vector<std::byte>& array : state.arrays) bytes += array.size();
+  return bytes;
+}
 
 Result<StepChoice> ServerStep::begin() {
   if (!has_chosen_) {
     choice_ = policy::next_step(worker_.rules(), worker_.clock(), /*is_last=*/false);
-    // A worker that cannot update its own copy as servers do pulls the new values.
-    if (!choice_.pull && !is_plain_) {
+    // ssp: a worker whose own copy only approximates the servers' values pulls the new ones. asp:
+    // the plan asks for an own copy (fetch=).
+    if (!choice_.pull && !is_plain_ && worker_.rules().update == plan::Update::kSsp) {
       choice_.pull = true;
       choice_.apply_locally = false;
       choice_.one_request = choice_.push;
@@ -62,8 +90,8 @@ Result<StepChoice> ServerStep::begin() {
 
 Result<bool> ServerStep::announce(const StepContribution& own) {
   TALLY_TRY(begin());
-  const bool is_final =
-      !clip_.any() && kept_.empty() && own.weight == own.samples && own.samples > 0;
+  const bool checks_own = clip_.any() || (discards_nonfinite_ && !is_measured());
+  const bool is_final = !checks_own && !kept_ && own.weight == own.samples && own.samples > 0;
   if (!is_final || !choice_.push || is_too_late()) return false;
   announced_ = true;
   contribution_ = own;
@@ -105,7 +133,7 @@ Result<StepTotals> ServerStep::complete(const StepContribution& given) {
 // Writes the next version of the values, and commits it after the last call that can fail.
 Result<StepTotals> ServerStep::update(const StepContribution& given) {
   const policy::Rules& rules = worker_.rules();
-  const bool has = choice_.takes_part && given.samples > 0;
+  bool has = choice_.takes_part && given.samples > 0;
   bool pushes = choice_.push && (has || rules.has_rounds());
   if (pushes && has && is_too_late()) {
     pushes = false;
@@ -113,9 +141,12 @@ Result<StepTotals> ServerStep::update(const StepContribution& given) {
   }
   contribution_ = given;
   if (!has) contribution_.samples = contribution_.weight = contribution_.loss_sum = 0;
-  requests_.set_contribution(contribution_);
   if (rows_ != nullptr) room_->rows = rows_->take();
-  if (has || pushes) finish_gradient(has);
+  const bool had = has;
+  if (has || pushes) has = finish_gradient(has);
+  const bool is_own_discarded = had && !has;
+  requests_.set_contribution(contribution_);
+  if (!has && !rules.has_rounds()) pushes = false;
   if (pushes) requests_.push_rest();
   // The gradients of rows are not summed over steps: they are pushed in every step.
   if (pushes || (has && !choice_.push)) requests_.push_rows();
@@ -123,20 +154,29 @@ Result<StepTotals> ServerStep::update(const StepContribution& given) {
   const bool with_push = pushes && choice_.one_request;
   if (choice_.pull) requests_.pull(with_push);
   if (pushes) TALLY_TRY(requests_.push_low_rank());
+  std::vector<ServerClient::FinishOptions> finish;
+  if (is_measured()) {
+    TALLY_TRY(finish, norms_.finish(choice_.version));
+  }
   TALLY_TRY(const Reading reading, requests_.await());
   const bool waits = choice_.wait_for_push || !worker_.tables().sparse().empty();
-  if (pushes && waits && rules.update != plan::Update::kKbatch) TALLY_TRY(rooms_.settle(*room_));
-  if (choice_.pull) requests_.apply();
+  if (pushes && waits && !rules.counts_gradients()) TALLY_TRY(rooms_.settle(*room_));
+  if (choice_.pull) requests_.apply(finish);
   if (choice_.pull || (choice_.apply_locally && has)) worker_.tables().commit();
   worker_.after_step(choice_, reading);
+  if (is_own_discarded)
+    return StepTotals{.samples = given.samples, .loss_sum = given.loss_sum, .discarded = true};
+  const bool is_discarded = !finish.empty() && finish.front().discards;
   return StepTotals{.samples = contribution_.samples,
                     .loss_sum = contribution_.loss_sum,
-                    .updated = has || rules.has_rounds()};
+                    .updated = !is_discarded && (has || rules.has_rounds()),
+                    .discarded = is_discarded};
 }
 
 // Makes the mean over this worker's samples, clips it, and adds the sum of earlier steps. A missing
-// gradient counts as zero.
-void ServerStep::finish_gradient(bool has_gradient) {
+// gradient counts as zero. Returns whether there is a gradient: one that is not finite may be
+// discarded. The push of a round then has zeros without weight.
+bool ServerStep::finish_gradient(bool has_gradient) {
   for (std::size_t p = 0; p < is_ready_.size(); ++p)
     if (!is_ready_[p]) {
       const std::span<std::byte> bytes = gradient(p);
@@ -146,50 +186,91 @@ void ServerStep::finish_gradient(bool has_gradient) {
     const std::vector<RealSpan> all = room_->all(worker_.tables());
     const StepContribution& own = contribution_;
     if (own.samples > 0 && own.weight != own.samples) scale(all, own.weight / own.samples);
+    if (has_gradient && discards_nonfinite_ && !is_measured() && !is_finite(all)) {
+      for (const RealSpan& run : all) std::memset(run.bytes.data(), 0, run.bytes.size());
+      contribution_.samples = 0;
+      return false;
+    }
     clip(all, clip_);
   }
-  if (!has_gradient) return;
+  if (!has_gradient) return false;
   if (choice_.apply_locally) move_own_copy();
-  add_kept();
-  if (!choice_.push) keep_gradient();
+  if (!choice_.push) {
+    keep_gradient();
+  } else if (kept_) {
+    add_kept();
+  }
+  return true;
 }
 
-// Makes the next version of the own copy as servers do with a single gradient. The next pull
-// includes the gradients of other workers.
+// Makes the next version of the own copy about as servers do with a single gradient: exactly as
+// they do with plain sgd and one worker. Other optimizers have a state of their own here, which
+// sees this worker's gradients alone. The next pull includes the gradients of other workers.
 void ServerStep::move_own_copy() {
-  policy::Rules rules = worker_.rules();
+  const policy::Rules& rules = worker_.rules();
+  const auto late = static_cast<std::uint64_t>(rules.workers - 1);
+  own_.resize(room_->flat.size());
   for (std::size_t t = 0; t < room_->flat.size(); ++t) {
     const ServerTables::Table& table = worker_.tables().all()[t];
-    const OptimizerSpec& optimizer = worker_.tables().options().optimizers[table.group];
-    rules.momentum = optimizer.momentum;
-    const double rate = contribution_.rates[table.group] * policy::rate_factor(rules, 1);
-    combine(table.type, 1 - rate * optimizer.weight_decay, table.values, -rate, room_->flat[t],
-            table.next);
+    OptimizerSpec spec = worker_.tables().options().optimizers[table.group];
+    OwnState& own = own_[t];
+    const policy::Momentum left = policy::momentum_of(rules, spec.momentum, rules.workers);
+    if (spec.kind == OptimizerKind::kSgd) spec.momentum = left.momentum;
+    const double gain = spec.kind == OptimizerKind::kSgd ? left.gain : 1;
+    const double factor =
+        gain * policy::rate_factor(rules, 1.0 / rules.workers, late, optimizer::share_power(spec));
+    std::memcpy(table.next.data(), table.values.data(), table.values.size());
+    RealSpan{.type = table.type, .bytes = table.next}.visit([&]<typename T>(std::span<T> next) {
+      const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(spec));
+      while (own.arrays.size() < arrays) {
+        std::vector<std::byte>& array = own.arrays.emplace_back(next.size_bytes());
+        const std::span<T> values = elements_of<T>(array);
+        std::fill(values.begin(), values.end(), static_cast<T>(optimizer::initial_state(spec)));
+      }
+      std::vector<T> gradient(next.size());
+      std::memcpy(gradient.data(), room_->flat[t].data(), next.size_bytes());
+      optimizer::Segment<T> segment{.parameters = next, .gradient = gradient, .state = {}};
+      for (std::size_t k = 0; k < arrays; ++k) segment.state[k] = elements_of<T>(own.arrays[k]);
+      optimizer::update(
+          spec, {.step = ++own.steps, .rate = contribution_.rates[table.group] * factor}, segment);
+    });
   }
 }
 
-// asp:push=P: the gradients of P steps are pushed as their sum.
+// asp:push=P: the gradients of P steps are pushed as P times their mean by samples.
 void ServerStep::add_kept() {
-  for (std::size_t t = 0; t < kept_.size(); ++t)
-    combine(worker_.tables().all()[t].type, 1, room_->flat[t], 1, kept_[t], room_->flat[t]);
-  kept_.clear();
+  const double samples = kept_->samples + contribution_.samples;
+  const double steps = kept_->steps + (contribution_.samples > 0 ? 1 : 0);
+  const double unit = steps / samples;
+  for (std::size_t t = 0; t < kept_->sums.size(); ++t)
+    combine(worker_.tables().all()[t].type, unit * contribution_.samples, room_->flat[t], unit,
+            kept_->sums[t], room_->flat[t]);
+  contribution_.samples = contribution_.weight = samples / steps;
+  kept_.reset();
 }
 
 void ServerStep::keep_gradient() {
-  for (const std::span<std::byte> flat : room_->flat) kept_.emplace_back(flat.begin(), flat.end());
+  if (!kept_) {
+    kept_.emplace();
+    for (const std::span<std::byte> flat : room_->flat) kept_->sums.emplace_back(flat.size());
+  }
+  for (std::size_t t = 0; t < kept_->sums.size(); ++t)
+    combine(worker_.tables().all()[t].type, contribution_.samples, room_->flat[t], 1,
+            kept_->sums[t], kept_->sums[t]);
+  kept_->samples += contribution_.samples;
+  ++kept_->steps;
 }
 
 Result<void> ServerStep::flush() {
-  if (kept_.empty()) return {};
+  if (!kept_) return {};
   TALLY_TRY(begin());
   choice_.push = true;
   choice_.pull = choice_.one_request = choice_.apply_locally = false;
   choice_.clock = worker_.clock().clock;
   requests_.begin(choice_, *room_);
-  for (std::size_t t = 0; t < kept_.size(); ++t)
-    std::memcpy(room_->flat[t].data(), kept_[t].data(), kept_[t].size());
-  kept_.clear();
-  contribution_.samples = contribution_.weight = 1;
+  for (const std::span<std::byte> flat : room_->flat) std::memset(flat.data(), 0, flat.size());
+  contribution_.samples = 0;
+  add_kept();
   requests_.set_contribution(contribution_);
   requests_.push_rest();
   TALLY_TRY(rooms_.settle(*room_));
@@ -208,7 +289,8 @@ void ServerStep::renew() {
 void ServerStep::give_up() {
   requests_.give_up();
   rooms_.give_up();
-  kept_.clear();
+  kept_.reset();
+  own_.clear();
   renew();
 }
 

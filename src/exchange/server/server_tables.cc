@@ -64,12 +64,15 @@ void ServerTables::place_parameters() {
   places_.resize(options_.parameters.size());
   for (std::size_t p = options_.parameters.size(); p-- > 0;) {
     const ParameterInfo& info = options_.parameters[p];
-    if (is_compressed(options_.codec, info)) {
+    const bool is_coded = is_compressed(options_.codec, info);
+    if (is_coded || optimizer::is_layerwise(options_.optimizers[info.group])) {
       places_[p] = {.table = tables_.size(), .begin = 0};
       Table& table = tables_.emplace_back();
       table.group = info.group;
-      table.count = info.count();
-      table.is_coded = true;
+      table.type = table_type(info.type);
+      table.count = std::max<std::size_t>(1, info.count());
+      table.is_coded = is_coded;
+      table.is_own = true;
       table.parameters = {p};
       continue;
     }
@@ -91,13 +94,13 @@ std::vector<std::string> ServerTables::names() const {
   std::set<server::TableId> taken = {server::table_id(kMemoryOfSenders)};
   for (const std::string& other : sparse_names_) taken.insert(server::table_id(other));
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    if (tables_[t].is_coded) continue;
+    if (tables_[t].is_own) continue;
     names[t] =
         fmt::format("parameters of group {}, {}", tables_[t].group, to_string(tables_[t].type));
     taken.insert(server::table_id(names[t]));
   }
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    if (!tables_[t].is_coded) continue;
+    if (!tables_[t].is_own) continue;
     names[t] = fmt::format("parameter {}", tables_[t].parameters.front());
     for (int again = 1; !taken.insert(server::table_id(names[t])).second; ++again)
       names[t] = fmt::format("parameter {}, {}", tables_[t].parameters.front(), again);
@@ -108,7 +111,9 @@ std::vector<std::string> ServerTables::names() const {
 server::TableSpec ServerTables::like(std::size_t group) const {
   return {.optimizer = options_.optimizers[group],
           .plan = options_.plan,
-          .workers = options_.rules.workers};
+          .workers = options_.rules.workers,
+          .measured = options_.measured,
+          .clip_value = options_.clip_value};
 }
 
 server::TableSpec ServerTables::spec_of(const Table& table, const std::string& name) const {
@@ -130,11 +135,7 @@ Result<void> ServerTables::define(ServerClient& client, Table& table, const std:
   table.parts = client.parts(table.id);
   table.part_elements = client.part_elements(table.id);
   table.part_owners.assign(table.parts, 0);
-  OptimizerSpec applied = options_.optimizers[table.group];
-  policy::Rules rules = options_.rules;
-  rules.momentum = applied.momentum;
-  applied.momentum = policy::corrected_momentum(rules);
-  table.state_arrays = optimizer::state_arrays(applied);
+  table.state_arrays = optimizer::state_arrays(options_.optimizers[table.group]);
   for (const std::size_t p : table.parameters) {
     Place& place = places_[p];
     const std::size_t end = place.begin + options_.parameters[p].count();
@@ -164,6 +165,7 @@ std::unique_ptr<CodedTable> ServerTables::make_coded(const Table& table) const {
                           .optimizer = options_.optimizers[table.group],
                           .count = table.count,
                           .part_elements = table.part_elements,
+                          .clip_value = options_.clip_value,
                           .in_step = options_.rules.update == plan::Update::kBsp});
 }
 

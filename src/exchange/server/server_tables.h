@@ -16,9 +16,9 @@
 namespace tally::exchange {
 
 // A model as tables on servers. The parameters lie in flat tables, one per group and type, in
-// reverse order, the order of gradients in backward; half types are float32 there. Each compressed
-// parameter has its own table. The client owns the memory, so that servers on this host use it in
-// place. Sparse tables have no memory here.
+// reverse order, the order of gradients in backward; half types are float32 there. A compressed
+// parameter, and one whose optimizer needs its norm, has its own table. The client owns the memory,
+// so that servers on this host use it in place. Sparse tables have no memory here.
 //
 // An update writes the next version beside the present one: commit() makes it the present one. The
 // same holds for the optimizer state of the workers' own copies.
@@ -33,23 +33,25 @@ class ServerTables final {
     plan::CodecSpec codec;
     std::vector<codec::SenderFacts> senders;  // by group, or empty
     int rank = 0;
+    // Rounds whose update needs norms over all ranks' mean gradient: TableSpec::measured.
+    bool measured = false;
+    double clip_value = 0;  // with `measured`; 0: none
   };
   struct Table {
     server::TableId id = 0;
     std::size_t group = 0;
     DataType type = DataType::kFloat32;
     std::size_t count = 0;  // elements
-    bool is_coded = false;  // gradients are encoded; the table has one parameter
+    bool is_coded = false;  // gradients are encoded
+    bool is_own = false;    // the table has one parameter; set if is_coded
     std::uint32_t parts = 0;
     std::size_t part_elements = 0;
     std::vector<std::size_t> parameters;     // in their order in the table
     std::vector<std::uint32_t> part_owners;  // by part: number of parameters with elements in it
     std::span<std::byte> values;             // of all parameters, in the present version
     std::span<std::byte> next;               // memory for the next version
-    // Arrays of optimizer state on servers: fewer than the optimizer has, if the plan leaves it no
-    // momentum.
-    int state_arrays = 0;
-    std::unique_ptr<CodedTable> coded;  // if is_coded
+    int state_arrays = 0;                    // of the optimizer
+    std::unique_ptr<CodedTable> coded;       // if is_coded
 
     ServerClient::PartRange all() const { return {.table = id, .first = 0, .count = parts}; }
     // The bytes of some parts in memory with the layout of this table.

@@ -33,6 +33,15 @@ Result<server::Completion> ServerWorker::wait(server::Ticket ticket) {
   return client_.wait(ticket);
 }
 
+Result<void> ServerWorker::wait_all(std::span<const server::Ticket> tickets) {
+  for (const server::Ticket ticket : tickets)
+    if (const auto completion = wait(ticket); !completion.has_value()) {
+      for (const server::Ticket other : tickets) client_.abandon(other);
+      return completion.error();
+    }
+  return {};
+}
+
 void ServerWorker::pull_values(const server::PullOptions& facts,
                                std::vector<server::Ticket>& tickets) {
   for (const ServerTables::Table& table : tables_.all())
@@ -152,11 +161,12 @@ std::uint64_t ServerWorker::version_of(std::uint64_t step) const {
          (step - std::min(step, first_step_)) * static_cast<std::uint64_t>(ranks());
 }
 
-// Without rounds, N gradients make a step.
+// Where updates do not have the gradients of all workers, several of them make a step.
 std::uint64_t ServerWorker::steps() const {
   std::uint64_t made = me_.clock - first_clock_;
   if (rules().has_rounds()) {
-    made = me_.version - first_version_;
+    made = static_cast<std::uint64_t>(static_cast<double>(me_.version - first_version_) /
+                                      policy::turns_of(rules(), ranks()));
   } else if (rules().update == plan::Update::kAsp) {
     made = (known_version() - first_version_) * rules().push_every /
            static_cast<std::uint64_t>(ranks());

@@ -37,6 +37,8 @@ class ServerWorker final {
   bool is_first() const { return client_.membership().lowest_rank == rank(); }
 
   Result<server::Completion> wait(server::Ticket ticket);
+  // Waits for all tickets. After an error none of them uses memory of this worker.
+  Result<void> wait_all(std::span<const server::Ticket> tickets);
   // Pulls the next version of all dense tables.
   void pull_values(const server::PullOptions& facts, std::vector<server::Ticket>& tickets);
   // Assigns values on servers.

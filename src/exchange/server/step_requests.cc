@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/stopwatch.h"
+#include "codec/encoder/encoder.h"
 #include "exchange/low_rank_round.h"
 
 namespace tally::exchange {
@@ -69,6 +70,19 @@ void StepRequests::begin(const policy::StepChoice& choice, GradientRoom& room) {
   for (const ServerTables::Table& table : worker_.tables().all())
     pending_.push_back(table.part_owners);
   next_.assign(pending_.size(), 0);
+  codec_step_ = present_codec_step();
+  room_->is_plain = codec::is_plain_at(worker_.tables().options().codec, codec_step_);
+}
+
+// The steps before this one, as codecs count them. In step they are versions, by which servers
+// count as well. Otherwise versions are gradients of all workers, and would end a warm-up early.
+std::uint64_t StepRequests::present_codec_step() const {
+  const bool in_step = worker_.rules().update == plan::Update::kBsp;
+  return in_step ? choice_.version : worker_.steps();
+}
+
+bool StepRequests::sends_factors(const ServerTables::Table& table) const {
+  return table.is_low_rank() && !room_->is_plain;
 }
 
 server::PushOptions StepRequests::push_facts(std::size_t group) const {
@@ -87,7 +101,7 @@ void StepRequests::ready(std::size_t parameter) {
   const ServerTables::Table& table = worker_.tables().all()[place.table];
   std::vector<std::uint32_t>& pending = pending_[place.table];
   for (std::uint32_t part = place.first_part; part < place.end_part; ++part) --pending[part];
-  if (table.is_low_rank()) return;
+  if (sends_factors(table)) return;
   const std::uint32_t first = next_[place.table];
   std::uint32_t end = first;
   while (end < table.parts && pending[end] == 0) ++end;
@@ -98,7 +112,7 @@ void StepRequests::ready(std::size_t parameter) {
 void StepRequests::push_rest() {
   for (std::size_t t = 0; t < next_.size(); ++t) {
     const ServerTables::Table& table = worker_.tables().all()[t];
-    if (next_[t] < table.parts && !table.is_low_rank()) push(t, next_[t], table.parts - next_[t]);
+    if (next_[t] < table.parts && !sends_factors(table)) push(t, next_[t], table.parts - next_[t]);
   }
 }
 
@@ -117,7 +131,7 @@ void StepRequests::push(std::size_t t, std::uint32_t first, std::uint32_t count)
       const Stopwatch watch(worker_.figures.copying);
       for (std::uint32_t part = begin; part < begin + range.count; ++part)
         table.coded->encode(part, elements_of<float>(room_->flat[t]), push_facts(table.group),
-                            room_->messages[t][part]);
+                            codec_step_, room_->messages[t][part]);
     }
     const auto messages = spans_of(room_->messages[t], range);
     send(t, {.range = range, .messages = messages});
@@ -128,8 +142,10 @@ void StepRequests::push(std::size_t t, std::uint32_t first, std::uint32_t count)
 void StepRequests::send(std::size_t t, ServerClient::Request request) {
   const ServerTables::Table& table = worker_.tables().all()[t];
   request.push = push_facts(table.group);
+  if (table.coded != nullptr && room_->is_plain)
+    request.push->kind = server::PushKind::kPlainGradient;
   if (!choice_.one_request) {
-    room_->pushes.push_back(worker_.client().send(request));
+    room_->pushes.push_back({.ticket = worker_.client().send(request), .table = t});
     return;
   }
   request.pull = pull_facts();
@@ -137,20 +153,22 @@ void StepRequests::send(std::size_t t, ServerClient::Request request) {
   if (table.coded != nullptr && table.coded->in_step()) {
     request.averages = table.coded->averages(request.range.first, request.range.count);
     asked_.push_back(
-        {.ticket = worker_.client().send(request), .table = t, .range = request.range});
+        {.push = {.ticket = worker_.client().send(request), .table = t}, .range = request.range});
   } else {
-    requests_.push_back(worker_.client().send(request));
+    requests_.push_back({.ticket = worker_.client().send(request), .table = t});
   }
 }
 
 void StepRequests::push_rows() {
   const auto& tables = worker_.tables().sparse();
   for (std::size_t i = 0; i < tables.size(); ++i)
-    room_->pushes.push_back(worker_.client().push_rows(
-        tables[i], push_facts(0), room_->rows[i].keys, room_->rows[i].gradient));
+    room_->pushes.push_back(
+        {.ticket = worker_.client().push_rows(tables[i], push_facts(0), room_->rows[i].keys,
+                                              room_->rows[i].gradient)});
 }
 
 Result<void> StepRequests::push_low_rank() {
+  if (room_->is_plain) return {};
   TALLY_TRY(const auto total, mean_gradients(worker_, *room_, contribution_.samples));
   if (!total) return {};
   total_weight_ = *total;
@@ -163,24 +181,26 @@ Result<void> StepRequests::push_low_rank() {
     const auto messages = spans_of(room_->messages[t], table.all());
     const server::Ticket ticket =
         worker_.client().send({.range = table.all(), .push = facts, .messages = messages});
-    asked_.push_back({.ticket = ticket, .table = t, .range = table.all()});
+    asked_.push_back({.push = {.ticket = ticket, .table = t}, .range = table.all()});
     next_[t] = table.parts;
   }
   return {};
 }
 
 void StepRequests::pull(bool with_push) {
-  if (!with_push) worker_.pull_values(pull_facts(), requests_);
-  worker_.await_rows(pull_facts(), requests_);
+  std::vector<server::Ticket> tickets;
+  if (!with_push) worker_.pull_values(pull_facts(), tickets);
+  worker_.await_rows(pull_facts(), tickets);
+  for (const server::Ticket ticket : tickets) requests_.push_back({.ticket = ticket});
 }
 
 Result<Reading> StepRequests::await() {
   Reading reading;
   while (!requests_.empty()) {
-    const server::Ticket request = requests_.front();
+    const Push request = requests_.front();
     requests_.erase(requests_.begin());
-    TALLY_TRY(const server::Completion completion, worker_.wait(request));
-    rooms_.note(*room_, completion);
+    TALLY_TRY(const server::Completion completion, worker_.wait(request.ticket));
+    rooms_.note(*room_, request, completion);
     reading.take(completion);
   }
   while (!asked_.empty()) {
@@ -193,10 +213,10 @@ Result<Reading> StepRequests::await() {
 }
 
 Result<void> StepRequests::follow(Asked& asked, Reading& reading) {
-  const ServerTables::Table& table = worker_.tables().all()[asked.table];
-  TALLY_TRY(const server::Completion completion, worker_.wait(asked.ticket));
-  rooms_.note(*room_, completion);
-  if (table.is_low_rank()) return follow_low_rank(asked, completion, reading);
+  const ServerTables::Table& table = worker_.tables().all()[*asked.push.table];
+  TALLY_TRY(const server::Completion completion, worker_.wait(asked.push.ticket));
+  rooms_.note(*room_, asked.push, completion);
+  if (sends_factors(table)) return follow_low_rank(asked, completion, reading);
   reading.take(completion);
   const Stopwatch watch(worker_.figures.copying);
   return table.coded->follow(worker_.client(), asked.range.first, asked.range.count,
@@ -206,7 +226,7 @@ Result<void> StepRequests::follow(Asked& asked, Reading& reading) {
 // The answer has no values: the worker has the mean, unless servers have applied another one.
 Result<void> StepRequests::follow_low_rank(Asked& asked, const server::Completion& completion,
                                            Reading& reading) {
-  const ServerTables::Table& table = worker_.tables().all()[asked.table];
+  const ServerTables::Table& table = worker_.tables().all()[*asked.push.table];
   asked.has_values = completion.dropped > 0 || completion.version != choice_.version + 1;
   if (!asked.has_values) {
     reading.take(completion);
@@ -219,18 +239,21 @@ Result<void> StepRequests::follow_low_rank(Asked& asked, const server::Completio
   return table.coded->read_state(worker_.client());
 }
 
-void StepRequests::apply() {
+void StepRequests::apply(std::span<const ServerClient::FinishOptions> finish) {
   const Stopwatch watch(worker_.figures.copying);
   for (const Asked& asked : std::exchange(answered_, {})) {
-    const ServerTables::Table& table = worker_.tables().all()[asked.table];
+    const std::size_t t = *asked.push.table;
+    const ServerTables::Table& table = worker_.tables().all()[t];
+    const ServerClient::FinishOptions how =
+        finish.empty() ? ServerClient::FinishOptions() : finish[t];
     const std::span<const float> present = elements_of<float>(table.values);
     const std::span<float> next = elements_of<float>(table.next);
-    if (!table.is_low_rank()) {
+    if (!sends_factors(table)) {
       table.coded->apply(asked.range.first, asked.range.count, present, next,
-                         push_facts(table.group));
-    } else if (!asked.has_values && total_weight_ > 0) {
-      table.coded->apply_mean(elements_of<float>(room_->flat[asked.table]), present, next,
-                              push_facts(table.group));
+                         push_facts(table.group), how);
+    } else if (!asked.has_values && total_weight_ > 0 && !how.discards) {
+      table.coded->apply_mean(elements_of<float>(room_->flat[t]), present, next,
+                              push_facts(table.group), how);
     } else if (!asked.has_values) {
       std::copy(present.begin(), present.end(), next.begin());
     }
@@ -238,9 +261,8 @@ void StepRequests::apply() {
 }
 
 void StepRequests::give_up() {
-  for (const server::Ticket request : std::exchange(requests_, {}))
-    worker_.client().abandon(request);
-  for (const Asked& asked : std::exchange(asked_, {})) worker_.client().abandon(asked.ticket);
+  for (const Push& request : std::exchange(requests_, {})) worker_.client().abandon(request.ticket);
+  for (const Asked& asked : std::exchange(asked_, {})) worker_.client().abandon(asked.push.ticket);
   answered_.clear();
   worker_.tables().discard();
 }

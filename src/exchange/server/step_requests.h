@@ -18,6 +18,7 @@ namespace tally::exchange {
 // which the worker applies to its own copy. Otherwise the answer has values.
 // powersgd: all workers sum both factors, and each knows the mean gradient before its push. Servers
 // use the factors of the first push; the worker applies the mean to its own copy.
+// Warm-up of a codec: pushes have plain gradients. With powersgd the answer has values.
 //
 // Threads: calls must not overlap.
 class StepRequests final {
@@ -44,16 +45,16 @@ class StepRequests final {
   // Waits for all requests with an answer that the update needs, and does all of the update that
   // can fail.
   Result<Reading> await();
-  // After await(): applies averages. All tables then have their next version.
-  void apply();
+  // After await(): applies averages, on measured tables as the round was finished. All tables then
+  // have their next version.
+  void apply(std::span<const ServerClient::FinishOptions> finish);
   // Abandons the requests in progress.
   void give_up();
 
  private:
   // A push whose answer has averages of parts, or the push of a table's factors.
   struct Asked {
-    server::Ticket ticket = 0;
-    std::size_t table = 0;
+    Push push;
     ServerClient::PartRange range;
     bool has_values = false;  // powersgd: servers have applied another mean, and values were pulled
   };
@@ -63,6 +64,8 @@ class StepRequests final {
   Result<void> follow(Asked& asked, Reading& reading);
   Result<void> follow_low_rank(Asked& asked, const server::Completion& completion,
                                Reading& reading);
+  std::uint64_t present_codec_step() const;
+  bool sends_factors(const ServerTables::Table& table) const;
   server::PushOptions push_facts(std::size_t group) const;
   server::PullOptions pull_facts() const;
 
@@ -74,11 +77,14 @@ class StepRequests final {
   bool has_pushed_ = false;
   // By table and part: parameters without a gradient.
   std::vector<std::vector<std::uint32_t>> pending_;
-  std::vector<std::uint32_t> next_;       // by table: the first part that is not pushed
-  std::vector<server::Ticket> requests_;  // in progress; answers have values
-  std::vector<Asked> asked_;              // in progress
-  std::vector<Asked> answered_;           // to be applied
-  double total_weight_ = 0;               // powersgd: of all workers
+  std::vector<std::uint32_t> next_;  // by table: the first part that is not pushed
+  std::vector<Push> requests_;       // in progress; answers have values
+  std::vector<Asked> asked_;         // in progress
+  std::vector<Asked> answered_;      // to be applied
+  double total_weight_ = 0;          // powersgd: of all workers
+  // Of this update. With asp other workers may make steps while this one computes: its messages
+  // still are all plain or all encoded.
+  std::uint64_t codec_step_ = 0;
 };
 
 }  // namespace tally::exchange

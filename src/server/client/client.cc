@@ -237,6 +237,12 @@ Ticket Client::push_pull(TableId table, const PushOptions& push, const PullOptio
                          std::span<float> rows) {
   return impl_->node().push_pull(table, push, pull, keys, gradient, rows);
 }
+Ticket Client::measure(TableId table, const MeasureOptions& options, std::span<Measured> parts) {
+  return impl_->node().measure(table, options, parts);
+}
+Ticket Client::finish(TableId table, const FinishOptions& options) {
+  return impl_->node().finish(table, options);
+}
 Ticket Client::clock(TableId table, std::uint64_t clock) {
   return impl_->node().clock(table, clock);
 }

@@ -36,6 +36,7 @@ void merge(const MessageHeader& answer, bool pushed, Request& request) {
   if (!pushed) return;
   if (answer.outcome == Outcome::kDropped) {
     ++all.dropped;
+    all.dropped_parts.push_back(answer.part);
   } else {
     ++all.applied;
     all.staleness = std::max(all.staleness, answer.least_clock);
@@ -49,6 +50,27 @@ Result<void> take_values(NodeId from, const Subrequest& subrequest,
                         subrequest.header.part, subrequest.header.table, subrequest.reply.size());
   if (!payload.empty() && payload.data() != subrequest.reply.data())
     std::memcpy(subrequest.reply.data(), payload.data(), payload.size());
+  return {};
+}
+
+Result<void> take_measured(NodeId from, const Subrequest& subrequest,
+                           std::span<const std::byte> payload) {
+  TALLY_TRY(const std::vector<double> values, decode_values(payload));
+  const bool is_whole = values.size() == 4 && subrequest.measured != nullptr &&
+                        (values[0] == kComplete || values[0] == kFinished ||
+                         values[0] == kDiscarded || values[0] == kSkipped);
+  if (!is_whole) return corrupt_from(from, "a measurement of {} values", values.size());
+  *subrequest.measured = {.value_squares = values[1], .gradient_squares = values[2]};
+  if (values[0] == kComplete) return {};
+  if (values[0] == kSkipped) {
+    *subrequest.measured = {.skipped = true};
+    return {};
+  }
+  *subrequest.measured = {.finished = Client::FinishOptions{.version = subrequest.header.version,
+                                                            .factor = values[1],
+                                                            .value_norm = values[2],
+                                                            .gradient_norm = values[3],
+                                                            .discards = values[0] == kDiscarded}};
   return {};
 }
 
@@ -66,6 +88,8 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
         return corrupt_from(from, "an average without a request for it");
       *subrequest.average = {.is_average = true, .bytes = {payload.begin(), payload.end()}};
       return {};
+    case MessageKind::kMeasure:
+      return take_measured(from, subrequest, payload);
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));
       add(more, request.size);

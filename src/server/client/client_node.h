@@ -85,6 +85,9 @@ class ClientNode final : public Node {
   Ticket push_pull(TableId table, const PushOptions& push, const PullOptions& pull,
                    std::span<const std::uint64_t> keys, std::span<const float> gradient,
                    std::span<float> rows);
+  Ticket measure(TableId table, const Client::MeasureOptions& options,
+                 std::span<Client::Measured> parts);
+  Ticket finish(TableId table, const Client::FinishOptions& options);
   Ticket clock(TableId table, std::uint64_t clock);
   Ticket agree(std::span<const double> values);
   Ticket size(TableId table);

@@ -104,6 +104,33 @@ TEST_F(ClientNodeTest, GradientsThatAreHeldForARoundOfSeveralAreAllInFlight) {
   EXPECT_LT(transport.take().size(), 20U);
 }
 
+// The pushes of a measured table are answered after finish(), which needs measure() of all parts.
+TEST_F(ClientNodeTest, AMeasuredRoundIsMeasuredWhileItsGradientsAreInFlight) {
+  dense.count = 20 * kElements;
+  dense.plan = "update=bsp";
+  dense.measured = true;
+  const TableId table = define(dense);
+  values.resize(dense.count);
+  node.push({table, 0, 20}, {}, gradient());
+  EXPECT_EQ(transport.take().size(), 20U);
+  std::vector<Client::Measured> parts(20);
+  const Ticket measured = node.measure(table, {}, parts);
+  std::vector<Sent> asked = transport.take();
+  ASSERT_EQ(asked.size(), 20U);
+  for (const Sent& sent : asked) {
+    const double kind = sent.header.part == 7 ? kSkipped : kComplete;
+    answer(sent, {}, encode(std::vector<double>{kind, 1, 2, 0}));
+  }
+  EXPECT_TRUE(node.take(measured).has_value());
+  EXPECT_EQ(parts[6].gradient_squares, 2);
+  EXPECT_FALSE(parts[6].skipped);
+  EXPECT_TRUE(parts[7].skipped);
+  EXPECT_EQ(parts[7].gradient_squares, 0);
+  EXPECT_FALSE(parts[7].finished.has_value());
+  node.finish(table, {});
+  EXPECT_EQ(transport.take().size(), 20U);
+}
+
 TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {
   dense.count = 10;
   values.assign(10, 1.0F);

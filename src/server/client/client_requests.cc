@@ -1,5 +1,7 @@
 // Turns requests into subrequests: checks the arguments and splits memory or keys by part.
 
+#include <array>
+
 #include "server/client/client_node.h"
 #include "server/protocol/message.h"
 #include "server/protocol/payloads.h"
@@ -15,13 +17,10 @@ MessageHeader pull_header(TableId table, const PullOptions& options) {
           .least_clock = options.least_clock};
 }
 
-bool is_gradient(const MessageHeader& header) {
-  return is_push(header.kind) && header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
-}
-
-// An update takes several gradients, of any workers.
+// Whether the answer to a push may depend on later requests of the same worker: an update takes
+// several gradients, of any workers, or waits for measure() and finish().
 bool gathers(const TableConfig& table, const MessageHeader& header) {
-  return table.rules.update == plan::Update::kKbatch && is_gradient(header);
+  return (table.rules.counts_gradients() || table.spec.measured) && is_gradient(header);
 }
 
 Error undefined(TableId table) { return invalid("table {} is not defined", table); }
@@ -278,6 +277,47 @@ Ticket ClientNode::clock(TableId table, std::uint64_t clock) {
 
 Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
   return ask_all_parts({.kind = MessageKind::kSetVersion, .table = table, .version = version});
+}
+
+Ticket ClientNode::measure(TableId id, const Client::MeasureOptions& options,
+                           std::span<Client::Measured> parts) {
+  const TableConfig* const found = table(id);
+  if (found == nullptr) return failed(undefined(id));
+  if (!found->spec.measured || parts.size() != found->parts)
+    return failed(invalid("{} measurements of table '{}', which has {} parts and is {}measured",
+                          parts.size(), found->spec.name, found->parts,
+                          found->spec.measured ? "" : "not "));
+  const MessageHeader header{.kind = MessageKind::kMeasure,
+                             .push_kind = options.direction ? kDirection : std::uint8_t{0},
+                             .table = id,
+                             .version = options.version};
+  auto request = request_of(header);
+  request->body = encode(std::span(&options.factor, 1));
+  std::vector<Subrequest> subrequests(found->parts);
+  for (std::uint32_t part = 0; part < found->parts; ++part) {
+    subrequests[part] = {.header = header, .payload = request->body, .measured = &parts[part]};
+    subrequests[part].header.part = part;
+  }
+  return submit(std::move(request), std::move(subrequests));
+}
+
+Ticket ClientNode::finish(TableId id, const Client::FinishOptions& options) {
+  const TableConfig* const found = table(id);
+  if (found == nullptr) return failed(undefined(id));
+  const MessageHeader header{.kind = MessageKind::kFinish,
+                             .push_kind = options.discards ? kDiscard : std::uint8_t{0},
+                             .table = id,
+                             .version = options.version,
+                             .least_version = options.version + 1};
+  auto request = request_of(header);
+  const std::array<double, 3> values = {options.factor, options.value_norm, options.gradient_norm};
+  request->body = encode(values);
+  std::vector<Subrequest> subrequests(found->parts);
+  for (std::uint32_t part = 0; part < found->parts; ++part) {
+    subrequests[part] = {.header = header, .payload = request->body};
+    subrequests[part].header.part = part;
+  }
+  return submit(std::move(request), std::move(subrequests));
 }
 
 std::vector<Subrequest> ClientNode::subrequests_for_servers(const MessageHeader& header,

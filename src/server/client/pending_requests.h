@@ -27,13 +27,15 @@ struct Subrequest {
   // Memory of the caller or of the Request.
   std::span<const std::byte> payload;
   std::span<std::byte> reply;
-  Client::Average* average = nullptr;  // memory of the caller for an average
-  NodeId server = kNoNode;             // the receiver; kNoNode: the primary of the part
+  Client::Average* average = nullptr;    // memory of the caller for an average
+  Client::Measured* measured = nullptr;  // likewise for a measurement
+  NodeId server = kNoNode;               // the receiver; kNoNode: the primary of the part
   State state = State::kWaiting;
   NodeId sent_to = kNoNode;
   std::uint32_t after_view = 0;  // to be sent in a newer view than this
-  // A gradient that the server holds until it has enough others, perhaps of this worker. Its
-  // payload does not count as in flight: otherwise those others could never be sent.
+  // A gradient that the server holds until it has enough others, perhaps of this worker, or, on a
+  // measured table, until this worker has measured and finished all parts. Its payload does not
+  // count as in flight: otherwise those later requests could never be sent.
   bool gathered = false;
   // The payload of a subrequest that outlives its request; shared by copies of this struct.
   std::shared_ptr<const std::vector<std::byte>> kept;

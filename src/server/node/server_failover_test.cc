@@ -282,8 +282,9 @@ TEST(ServerFailover, AcknowledgedPushesEqualTheTablesByManySeeds) {
     const bool is_sparse = seed % 2 == 0;
     const int replicas = 2 + static_cast<int>(seed % 3 == 0);
     Cluster cluster({.servers = 3, .workers = 3, .replicas = replicas, .seed = seed});
-    const char* const plans[] = {"update=asp conflict=lock", "update=asp conflict=atomic",
-                                 "update=asp conflict=accumulate"};
+    const char* const plans[] = {"update=asp:rate=shared conflict=lock",
+                                 "update=asp:rate=shared conflict=atomic",
+                                 "update=asp:rate=shared conflict=accumulate"};
     const TableSpec spec = is_sparse ? sparse(plans[seed % 3], 3) : dense(plans[seed % 3], 3, 1);
     const TableId table = cluster.define(spec);
     const std::uint32_t parts = is_sparse ? 12 : 1;

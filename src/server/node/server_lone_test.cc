@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "server/part/table.h"
+#include "server/part/table_part.h"
+#include "server/storage/piece.h"
 #include "server/testing/test_cluster.h"
 #include "server/testing/test_lone_server.h"
 
@@ -136,6 +141,161 @@ TEST(LoneServer, AHeldGradientThatWasWrittenOverIsTakenOutOfItsRound) {
     const float expected = -2 * static_cast<float>(version + 1);
     EXPECT_THAT(floats_of(server.answer(kB, pulled)->payload), ElementsAre(expected, expected));
   }
+}
+
+// As above, but the round is gathered when the link ends: it has its mean and its keys already, and
+// the memory of the worker is gone.
+TEST(LoneServer, AGatheredRoundReadsNothingOfALostWorker) {
+  LoneServer server(2);
+  TableSpec spec = lone_table("update=bsp", 2, 0);
+  spec.kind = TableKind::kSparse;
+  spec.dimension = 1;
+  spec.measured = true;
+  const TableId table = server.define(spec);
+  // Two servers: the primary lists the keys of the round for its replica.
+  constexpr NodeId kReplica = 9;
+  server.view.servers.push_back({.id = kReplica});
+  server.view.chains = {{LoneServer::kServer, kReplica}};
+  server.show_view();
+  server.node.on_linked(kReplica);
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; keys.size() < 2; ++key)
+    if (part_of_key(key, 4) == 0) keys.push_back(key);
+  // The replica takes every record.
+  std::size_t answered = 0;
+  const auto acknowledge = [&] {
+    for (;;) {
+      const auto records = server.sent(kReplica, MessageKind::kRecord);
+      if (answered == records.size()) return;
+      const MessageHeader record = records[answered++].header;
+      if ((record.push_kind & (kMoreToCome | kSpec | kListing)) != 0) continue;
+      server.say(kReplica,
+                 {.kind = MessageKind::kRecordTaken,
+                  .table = record.table,
+                  .part = record.part,
+                  .view = record.view,
+                  .sequence = record.sequence},
+                 {});
+    }
+  };
+  server.node.settle(TimePoint{std::chrono::seconds(1)});
+  acknowledge();
+  const MessageHeader push{.kind = MessageKind::kPush, .table = table, .rate = 1};
+  auto memory = std::make_unique<std::vector<std::byte>>(sparse_payload(keys, {2, 2}));
+  server.ask(kA, push, *memory, true);
+  server.ask(kB, push, sparse_payload({}, {}));
+  server.node.on_lost(kA, {.code = ErrorCode::kPeerLost, .message = "ended"});
+  memory->assign(memory->size(), std::byte{0xEE});
+  memory.reset();  // the address sanitizer reports a read
+  const std::size_t before = server.sent(kReplica, MessageKind::kRecord).size();
+  server.ask(kB, {.kind = MessageKind::kFinish, .table = table, .least_version = 1},
+             encode(std::vector<double>{1, 0, 0}));
+  // The record has the metadata and the two rows.
+  const auto records = server.sent(kReplica, MessageKind::kRecord);
+  ASSERT_EQ(records.size(), before + 2);
+  const auto piece = read_sparse_piece(records.back().payload);
+  ASSERT_TRUE(piece.has_value());
+  EXPECT_EQ(piece->rows, 2U);
+}
+
+// One part whose mutex is held, by the answer to a first push, while `pushes` arrive on another
+// thread: with conflict=accumulate they are applied together.
+class PushesTogether : public testing::Test {
+ protected:
+  class BusyTransport final : public NodeTransport {
+   public:
+    explicit BusyTransport(LoneServer& server) : server_(server) {}
+    void connect(const ServerInfo&) override {}
+    void disconnect(NodeId) override {}
+    void send(NodeId to, const MessageHeader& header, std::vector<std::byte> payload) override {
+      server_.send(to, header, std::move(payload));
+      if (const auto once = std::exchange(during_send, {})) std::thread(once).join();
+    }
+    void send_from(NodeId, const MessageHeader&, std::span<const std::byte>,
+                   std::span<std::byte>) override {}
+    void send_written(NodeId, const MessageHeader&, std::size_t) override {}
+
+    std::function<void()> during_send;
+
+   private:
+    LoneServer& server_;
+  };
+  struct Push {
+    NodeId from = kA;
+    std::uint64_t sequence = 0;
+    double weight = 1;
+  };
+
+  void start(const std::string& update, const std::vector<WorkerInfo>& workers) {
+    const auto config =
+        make_table_config(table_id("t"), lone_table(update + " conflict=accumulate", 2, 1), 1);
+    ASSERT_TRUE(config.has_value());
+    config_ = *config;
+    part_ = std::make_unique<TablePart>(
+        config_, 0,
+        PartContext{transport_, budget_, snapshot_, fill_bytes_, deferred_, failed_records_});
+    ASSERT_TRUE(part_->make_present().has_value());
+    part_->install({.view = 1, .role = ChainPosition::Role::kPrimary}, workers);
+  }
+  void push(const Push& one) {
+    part_->request(one.from, {.header = {.kind = MessageKind::kPush,
+                                         .sequence = one.sequence,
+                                         .weight = one.weight,
+                                         .rate = 1},
+                              .payload = gradient_});
+  }
+  void push_together(const std::vector<Push>& pushes) {
+    transport_.during_send = [this, pushes] {
+      for (const Push& one : pushes) push(one);
+    };
+    part_->request(kA, {.header = {.kind = MessageKind::kPull, .sequence = ++pulls_}});
+  }
+  float value() {
+    const std::uint64_t sequence = ++pulls_;
+    part_->request(kA, {.header = {.kind = MessageKind::kPull, .sequence = sequence}});
+    return floats_of(server_.answer(kA, sequence)->payload).front();
+  }
+
+  LoneServer server_{2};
+  BusyTransport transport_{server_};
+  MemoryBudget budget_{0};
+  const NewestSnapshot snapshot_;
+  std::atomic<std::int64_t> fill_bytes_{0};
+  DeferredParts deferred_;
+  std::atomic<std::uint64_t> failed_records_{0};
+  TableConfig config_;
+  std::unique_ptr<TablePart> part_;
+  const std::vector<std::byte> gradient_ = bytes_of({1});
+  std::uint64_t pulls_ = 1000;
+};
+
+TEST_F(PushesTogether, ARepeatedPushCountsOnce) {
+  start("update=asp:rate=full", {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}});
+  push_together({{.from = kA, .sequence = 1},
+                 {.from = kB, .sequence = 1},
+                 {.from = kA, .sequence = 1},
+                 {.from = kB, .sequence = 2}});
+  EXPECT_EQ(value(), -3);
+  EXPECT_NE(server_.answer(kB, 2), nullptr);
+}
+
+TEST_F(PushesTogether, WeightsCountForLaterShares) {
+  start("update=asp:rate=shared", {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}});
+  // B has said nothing yet when A's push is applied, so both have half.
+  push_together(
+      {{.from = kA, .sequence = 1, .weight = 1}, {.from = kB, .sequence = 1, .weight = 3}});
+  EXPECT_FLOAT_EQ(value(), -0.5F - 0.75F);
+  push({.from = kA, .sequence = 2, .weight = 1});
+  EXPECT_FLOAT_EQ(value(), -0.5F - 0.75F - 0.25F);
+}
+
+TEST_F(PushesTogether, AWorkerThatWasReplacedIsDropped) {
+  start("update=asp:rate=full",
+        {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}, {.id = kB + 1, .rank = 1}});
+  push_together({{.from = kA, .sequence = 1}, {.from = kB, .sequence = 1}});
+  EXPECT_EQ(value(), -1);
+  ASSERT_NE(server_.answer(kB, 1), nullptr);
+  EXPECT_EQ(server_.answer(kB, 1)->header.outcome, Outcome::kDropped);
 }
 
 class LoneServerLease : public testing::Test {

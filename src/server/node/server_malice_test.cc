@@ -24,6 +24,11 @@ class ServerMalice : public testing::Test {
                                .dimension = 1,
                                .optimizer = sgd({.rate = 1}),
                                .plan = "update=asp"});
+    measured_ = cluster_.define({.name = "measured",
+                                 .count = 2,
+                                 .optimizer = sgd({.rate = 1}),
+                                 .plan = "update=bsp",
+                                 .measured = true});
     while (part_of_key(foreign_key_, 8) == 0) ++foreign_key_;
   }
   void expect_serving() {
@@ -36,6 +41,7 @@ class ServerMalice : public testing::Test {
   Cluster cluster_;
   TableId dense_ = 0;
   TableId sparse_ = 0;
+  TableId measured_ = 0;
   std::uint64_t foreign_key_ = 0;
 };
 
@@ -47,6 +53,19 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
                          .part = part,
                          .weight = weight};
   };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  MessageHeader wild_rate = push(dense_, 0, 0, 1);
+  wild_rate.rate = kInfinity;
+  const auto measure = [&](std::uint64_t version) {
+    return MessageHeader{.kind = MessageKind::kMeasure, .table = measured_, .version = version};
+  };
+  const auto finish = [&](std::uint64_t version, std::uint64_t next) {
+    return MessageHeader{.kind = MessageKind::kFinish,
+                         .table = measured_,
+                         .version = version,
+                         .least_version = next};
+  };
   std::vector<std::byte> too_many_keys(8);
   too_many_keys[3] = std::byte{0xFF};
   std::vector<std::byte> not_zero = sparse_payload({}, {});
@@ -54,8 +73,14 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
   const std::vector<MaliceCase> cases{
       {"a push that is too short", push(dense_, 0, 0, 1), bytes_of({1}), ErrorCode::kCorrupt},
       {"a push that is too long", push(dense_, 0, 0, 1), bytes_of({1, 2, 3}), ErrorCode::kCorrupt},
-      {"a push of unknown kind", push(dense_, 0, 3, 1), bytes_of({1, 2}), ErrorCode::kCorrupt},
+      {"a push of unknown kind", push(dense_, 0, 4, 1), bytes_of({1, 2}), ErrorCode::kCorrupt},
       {"a negative weight", push(dense_, 0, 0, -1), bytes_of({1, 2}), ErrorCode::kCorrupt},
+      {"an infinite weight", push(dense_, 0, 0, kInfinity), bytes_of({1, 2}), ErrorCode::kCorrupt},
+      {"a weight that is no number", push(sparse_, 0, 0, kNan), sparse_payload({}, {}),
+       ErrorCode::kCorrupt},
+      {"an addition of infinite weight", push(dense_, 0, 1, kInfinity), bytes_of({1, 2}),
+       ErrorCode::kCorrupt},
+      {"an infinite learning rate", wild_rate, bytes_of({1, 2}), ErrorCode::kCorrupt},
       {"no keys at all", push(sparse_, 0, 0, 1), {}, ErrorCode::kCorrupt},
       {"more keys than bytes", push(sparse_, 0, 0, 1), too_many_keys, ErrorCode::kCorrupt},
       {"reserved bytes in use", push(sparse_, 0, 0, 1), not_zero, ErrorCode::kCorrupt},
@@ -74,6 +99,26 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
        {.kind = MessageKind::kWriteState, .table = dense_},
        bytes_of({1}),
        ErrorCode::kCorrupt},
+      {"a measurement of a table that has none",
+       {.kind = MessageKind::kMeasure, .table = dense_},
+       encode(std::vector<double>{1}),
+       ErrorCode::kCorrupt},
+      {"the end of a round of such a table",
+       {.kind = MessageKind::kFinish, .table = dense_, .least_version = 1},
+       encode(std::vector<double>{1, 0, 0}),
+       ErrorCode::kCorrupt},
+      {"a measurement without a factor", measure(0), {}, ErrorCode::kCorrupt},
+      {"a measurement with two factors", measure(0), encode(std::vector<double>{1, 1}),
+       ErrorCode::kCorrupt},
+      {"a factor of seven bytes", measure(0), std::vector<std::byte>(7), ErrorCode::kCorrupt},
+      {"the end of a round without norms", finish(0, 1), encode(std::vector<double>{1}),
+       ErrorCode::kCorrupt},
+      {"the end of a round with a norm too many", finish(0, 1),
+       encode(std::vector<double>{1, 0, 0, 0}), ErrorCode::kCorrupt},
+      {"the end of a round that waits for its own version", finish(0, 0),
+       encode(std::vector<double>{1, 0, 0}), ErrorCode::kCorrupt},
+      {"the end of a round that waits for a later version", finish(0, 5),
+       encode(std::vector<double>{1, 0, 0}), ErrorCode::kCorrupt},
       {"values that are none",
        {.kind = MessageKind::kAgree, .clock = 1},
        std::vector<std::byte>(7),
@@ -92,6 +137,60 @@ TEST_F(ServerMalice, RequestsThatMakeNoSenseAreRefused) {
     EXPECT_EQ(worker.answer(asked)->header.outcome, Outcome::kRefused);
     EXPECT_EQ(worker.answer(asked)->error.code, one.code) << worker.answer(asked)->error.message;
   }
+  expect_serving();
+}
+
+// conflict=atomic takes pushes on a path of its own.
+TEST_F(ServerMalice, AWeightThatIsNotFiniteIsRefusedUnderAtomicUpdates) {
+  const TableId table = cluster_.define({.name = "shared",
+                                         .count = 2,
+                                         .optimizer = sgd({.rate = 1}),
+                                         .plan = "update=asp conflict=atomic"});
+  Worker& worker = cluster_.worker(0);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const Worker::PushOptions& wild :
+       {Worker::PushOptions{.weight = kInfinity}, Worker::PushOptions{.rate = kInfinity},
+        Worker::PushOptions{.kind = PushKind::kAdd, .weight = kInfinity}}) {
+    const auto pushed = worker.push(table, 0, wild, bytes_of({1, 2}));
+    cluster_.network.run();
+    ASSERT_NE(worker.answer(pushed), nullptr);
+    EXPECT_EQ(worker.answer(pushed)->error.code, ErrorCode::kCorrupt);
+  }
+  // The replica still takes records.
+  const auto pushed = worker.push(table, 0, {}, bytes_of({1, 2}));
+  const auto pulled = worker.pull(table, 0);
+  cluster_.network.run();
+  EXPECT_TRUE(worker.is_done(pushed));
+  EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(-1, -2));
+}
+
+// Rounds that are far away are neither measured nor finished, and the current one is.
+TEST_F(ServerMalice, TheEndOfARoundThatIsFarAwayDecidesNothing) {
+  Worker& worker = cluster_.worker(0);
+  for (const std::uint64_t version :
+       {std::uint64_t{5}, std::numeric_limits<std::uint64_t>::max() - 1}) {
+    const auto measured =
+        worker.ask({.kind = MessageKind::kMeasure, .table = measured_, .version = version},
+                   encode(std::vector<double>{1}));
+    const auto finished = worker.ask({.kind = MessageKind::kFinish,
+                                      .table = measured_,
+                                      .version = version,
+                                      .least_version = version + 1},
+                                     encode(std::vector<double>{100, 0, 0}));
+    cluster_.network.run();
+    EXPECT_EQ(worker.answer(measured), nullptr);
+    EXPECT_EQ(worker.answer(finished), nullptr);
+  }
+  const auto pushed = worker.push(measured_, 0, {}, bytes_of({1, 2}));
+  cluster_.network.run();
+  EXPECT_EQ(worker.answer(pushed), nullptr);
+  worker.ask({.kind = MessageKind::kFinish, .table = measured_, .version = 0, .least_version = 1},
+             encode(std::vector<double>{0.5, 0, 0}));
+  cluster_.network.run();
+  EXPECT_TRUE(worker.is_done(pushed));
+  const auto pulled = worker.pull(measured_, 0);
+  cluster_.network.run();
+  EXPECT_THAT(worker.answer(pulled)->values(), ElementsAre(-0.5F, -1));
   expect_serving();
 }
 

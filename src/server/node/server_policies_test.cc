@@ -130,8 +130,26 @@ TEST_P(ServerPolicies, CompensationUsesWhatTheWorkerHadPulled) {
   EXPECT_THAT(values(), Each(0));
 }
 
+// A worker that does not wait for its round reads again before the round is applied.
+TEST_P(ServerPolicies, CompensationInARoundUsesWhatWasPulledBeforeThePush) {
+  start("update=kbatch:2,async,rate=full stale=compensate:0.5");
+  cluster_->worker(1).pull(table_, kPart);
+  run();
+  push(0, 0, 1, 2);
+  push(0, 0, 2, 2);
+  run();
+  EXPECT_THAT(values(), Each(-2));
+  push(1, 0, 1, 2);
+  cluster_->worker(1).pull(table_, kPart);
+  run();
+  push(0, 1, 3, 2);
+  run();
+  // The mean of 2 + 0.5 * 2 * 2 * (-2 - 0) = -2 and of 2.
+  EXPECT_THAT(values(), Each(-2));
+}
+
 TEST_P(ServerPolicies, SspReadsWaitForTheSlowestClock) {
-  start("update=ssp:1");
+  start("update=ssp:1,rate=shared");
   push(0, 0, 1, 3);
   push(0, 0, 2, 3);
   const auto waits = cluster_->worker(0).ask(
@@ -146,6 +164,84 @@ TEST_P(ServerPolicies, SspReadsWaitForTheSlowestClock) {
   ASSERT_NE(answer(0, waits), nullptr);
   EXPECT_EQ(answer(0, waits)->header.clock, 1U);
   EXPECT_THAT(answer(0, waits)->values(), Each(-3));
+}
+
+TEST_P(ServerPolicies, AspWeighsBySamplesAndForgetsTheShareOfALostWorker) {
+  start("update=asp:rate=shared");
+  const auto weighing = [&](std::size_t worker, std::uint64_t version, double weight) {
+    cluster_->worker(worker).push(table_, kPart,
+                                  {.clock = version + 1, .version = version, .weight = weight},
+                                  bytes_of({1, 1}));
+    run();
+  };
+  weighing(0, 0, 8);   // the others count as this one: 1/3
+  weighing(1, 1, 16);  // 16 of 8 + 16 + 16
+  weighing(2, 2, 8);   // 8 of 32
+  weighing(1, 3, 16);  // 16 of 32
+  const float sum = 1.0F / 3 + 0.4F + 0.25F + 0.5F;
+  EXPECT_THAT(values(), Each(testing::FloatEq(-sum)));
+  cluster_->kill_worker(2);
+  run();
+  weighing(0, 4, 8);  // 8 of 24
+  EXPECT_THAT(values(), Each(testing::FloatEq(-sum - 1.0F / 3)));
+}
+
+TEST_P(ServerPolicies, AspTakesOffTheMomentumOfTurnsByTheWorkersThatLive) {
+  cluster_ = std::make_unique<Cluster>(Cluster::Shape{.servers = GetParam(), .workers = 3});
+  table_ = cluster_->define({.name = "weights",
+                             .count = 2,
+                             .optimizer = sgd({.rate = 1, .momentum = 0.8}),
+                             .plan = "update=asp:rate=shared",
+                             .workers = 3});
+  // m' = 1 - 3 (1 - 0.8) = 0.4; each gradient has 1/3 (1 - 0.4) / (1 - 0.8) = 1 of the rate.
+  double velocity = 0, value = 0;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    push(i % 3, i, i / 3 + 1, 1);
+    run();
+    velocity = 0.4 * velocity + 1;
+    value -= velocity;
+    EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
+  }
+  cluster_->kill_worker(2);
+  run();
+  // m' = 1 - 2 (1 - 0.8) = 0.6; 1/2 (1 - 0.6) / (1 - 0.8) = 1.
+  push(0, 4, 3, 1);
+  run();
+  velocity = 0.6 * velocity + 1;
+  value -= velocity;
+  EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
+}
+
+TEST_P(ServerPolicies, KasyncAveragesGradientsOfAnyVersion) {
+  start("update=kasync:2,rate=full");
+  const auto first = push(0, 0, 1, 2);
+  run();
+  EXPECT_EQ(answer(0, first), nullptr);
+  push(0, 0, 2, 8);  // of the same worker: for the next round
+  push(1, 0, 1, 4);
+  run();
+  EXPECT_THAT(values(), Each(-3));
+  EXPECT_TRUE(cluster_->worker(0).is_done(first));
+  const auto late = push(2, 0, 1, 2);  // computed at version 0, counts all the same
+  run();
+  EXPECT_THAT(values(), Each(-8));
+  EXPECT_EQ(answer(2, late)->header.outcome, Outcome::kDone);
+  EXPECT_EQ(size().staleness[1], 2U);
+  EXPECT_EQ(size().dropped, 0U);
+}
+
+TEST_P(ServerPolicies, SoftsyncScalesEachGradientByItsStaleness) {
+  start("update=softsync:1,rate=full stale=scale");  // rounds of 3
+  for (std::uint64_t version = 0; version < 4; ++version) {
+    for (std::size_t worker = 0; worker < 3; ++worker) push(worker, version, version + 1, 3);
+    run();
+  }
+  EXPECT_THAT(values(), Each(-12));
+  push(0, 0, 5, 12);  // four versions late
+  push(1, 4, 5, 3);
+  push(2, 4, 5, 3);
+  run();
+  EXPECT_THAT(values(), Each(-15));
 }
 
 TEST_P(ServerPolicies, BackupTakesTheFirstAndTellsTheLate) {

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxEarly = 65536;
 constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
 
 bool is_request(MessageKind kind) {
-  return kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage;
+  return kind >= MessageKind::kDefine && kind <= MessageKind::kFinish;
 }
 
 }  // namespace

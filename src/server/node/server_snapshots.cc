@@ -165,7 +165,7 @@ Result<void> ServerNode::read_parts(const SnapshotReader& reader, const TableCon
   std::vector<std::unique_ptr<Storage>> storages;
   std::vector<SnapshotReader::Wanted> wanted;
   for (TablePart* const part : parts) {
-    TALLY_TRY(auto storage, make_storage(config.stored, part->index(), budget_));
+    TALLY_TRY(auto storage, make_storage(config.spec, part->index(), budget_));
     wanted.push_back({.part = part->index(), .storage = storage.get()});
     storages.push_back(std::move(storage));
   }

@@ -76,7 +76,7 @@ TEST_P(ServerStress, TheSumOfPushesOfManyThreadsIsExact) {
   TableSpec spec{.name = "t",
                  .count = 3,
                  .optimizer = sgd({.rate = 1}),
-                 .plan = fmt::format("update=asp conflict={}", shape.conflict),
+                 .plan = fmt::format("update=asp:rate=shared conflict={}", shape.conflict),
                  .workers = kWorkers};
   if (shape.is_sparse) {
     spec.kind = TableKind::kSparse;

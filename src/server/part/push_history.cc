@@ -1,5 +1,7 @@
 #include "server/part/push_history.h"
 
+#include <bit>
+
 #include "wire/bytes.h"
 
 namespace tally::server {
@@ -30,6 +32,28 @@ Result<PushHistory> read_history(wire::Reader& reader) {
   return PushHistory::restored(last, std::move(held), std::move(dropped));
 }
 
+void write_finish(wire::Writer& writer, const std::optional<Finish>& finish) {
+  writer.flag(finish.has_value());
+  if (!finish) return;
+  writer.u64(finish->version);
+  for (const double value : {finish->factor, finish->value_norm, finish->gradient_norm})
+    writer.u64(std::bit_cast<std::uint64_t>(value));
+  writer.flag(finish->discards);
+}
+
+Result<std::optional<Finish>> read_finish(wire::Reader& reader) {
+  TALLY_TRY(const bool has, reader.flag());
+  if (!has) return std::optional<Finish>();
+  Finish finish;
+  TALLY_TRY(finish.version, reader.u64());
+  for (double* const value : {&finish.factor, &finish.value_norm, &finish.gradient_norm}) {
+    TALLY_TRY(const std::uint64_t bits, reader.u64());
+    *value = std::bit_cast<double>(bits);
+  }
+  TALLY_TRY(finish.discards, reader.flag());
+  return std::optional(finish);
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const PartMetadata& metadata) {
@@ -44,6 +68,7 @@ std::vector<std::byte> encode(const PartMetadata& metadata) {
     write_numbers(writer, history.held());
     write_numbers(writer, history.dropped());
   }
+  write_finish(writer, metadata.finished);
   return writer.take();
 }
 
@@ -65,6 +90,7 @@ Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes) {
     TALLY_TRY(PushHistory history, read_history(reader));
     metadata.workers.emplace_hint(metadata.workers.end(), id, std::move(history));
   }
+  TALLY_TRY(metadata.finished, read_finish(reader));
   TALLY_TRY(reader.end());
   return metadata;
 }

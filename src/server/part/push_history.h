@@ -3,12 +3,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "server/protocol/message.h"
 #include "tally/error.h"
+#include "tally/server.h"
 
 namespace tally::server {
 
@@ -73,12 +75,16 @@ class PushHistory {
   std::vector<std::uint64_t> dropped_;
 };
 
+// How the last round of a measured table was applied.
+using Finish = Client::FinishOptions;
+
 // The state of a part beside its values. With both, another server continues where this one
 // ended. A value.
 struct PartMetadata {
   std::vector<std::byte> round;  // policy::Round::encode()
   std::uint64_t dropped = 0;     // pushes that came too late, of all workers
-  std::map<NodeId, PushHistory> workers;
+  std::map<NodeId, PushHistory> workers = {};
+  std::optional<Finish> finished = {};  // measured tables: the last round
 };
 
 std::vector<std::byte> encode(const PartMetadata& metadata);

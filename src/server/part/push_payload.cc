@@ -1,5 +1,7 @@
 #include "server/part/push_payload.h"
 
+#include <cstring>
+
 #include "server/storage/storage.h"
 #include "wire/little_endian.h"
 
@@ -39,7 +41,7 @@ Result<PartPayload> read_payload(std::span<const std::byte> payload, const Table
 Result<PartPayload> read_push(const Message& message, const TableConfig& config,
                               std::uint32_t part) {
   const MessageHeader& header = message.header;
-  if (config.codec == nullptr || header.push_kind != static_cast<std::uint8_t>(PushKind::kGradient))
+  if (config.codec == nullptr || !is_gradient(header))
     return read_payload(message.payload, config, part, {});
   PartPayload result;
   if (message.payload.empty() && header.weight == 0) return result;
@@ -52,8 +54,13 @@ Result<PartPayload> read_push(const Message& message, const TableConfig& config,
   }
   result.decoded.resize(elements_of(config.spec, part));
   const std::uint64_t first = std::uint64_t{part} * elements_of(config.spec, 0);
-  TALLY_TRY(
-      config.codec->decode(encoded, {.version = header.version, .first = first}, result.decoded));
+  if (header.push_kind == static_cast<std::uint8_t>(PushKind::kPlainGradient)) {
+    TALLY_TRY(read_payload(encoded, config, part, {}));
+    std::memcpy(result.decoded.data(), encoded.data(), encoded.size());
+    result.plain = true;
+  } else {
+    TALLY_TRY(config.codec->decode(encoded, first, result.decoded));
+  }
   result.values = std::as_bytes(std::span<const float>(result.decoded));
   return result;
 }

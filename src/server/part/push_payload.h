@@ -17,6 +17,7 @@ struct PartPayload {
   std::span<const std::byte> values;    // pushes
   std::vector<std::uint64_t> moved_keys;
   std::vector<float> decoded;
+  bool plain = false;  // PushKind::kPlainGradient
 
   PartPayload() = default;
   // A moved vector keeps its memory, so `keys` and `values` stay valid.

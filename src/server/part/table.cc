@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "plan/plan.h"
+#include "optimizer/update_rule.h"
 #include "server/part/push_history.h"
 #include "server/part/table_part.h"
 #include "server/protocol/message.h"
@@ -11,35 +11,51 @@
 
 namespace tally::server {
 
+namespace {
+
+// Norms over whole tables are known only where workers wait for each round.
+Result<void> check_measured(const TableSpec& spec, const policy::Rules& rules) {
+  const bool is_layerwise = optimizer::is_layerwise(spec.optimizer);
+  if (is_layerwise && spec.kind == TableKind::kSparse)
+    return invalid("table '{}': {} needs norms over whole tensors; sparse tables have none",
+                   spec.name, to_string(spec.optimizer));
+  if (is_layerwise && !spec.measured)
+    return invalid("table '{}': {} needs norms over whole tensors: set TableSpec::measured",
+                   spec.name, to_string(spec.optimizer));
+  if (spec.measured && (!rules.has_rounds() || rules.counts_gradients()))
+    return invalid(
+        "table '{}': norms over whole tensors need update=bsp, backup or subset, where all workers "
+        "wait for a round",
+        spec.name);
+  return {};
+}
+
+}  // namespace
+
 Result<TableConfig> make_table_config(TableId id, const TableSpec& spec, std::uint32_t slots) {
   TALLY_TRY(check(spec));
-  TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
-  TALLY_TRY(policy::Rules rules, policy::rules_of(plan, spec.workers, spec.seed));
-  rules.momentum = spec.optimizer.momentum;
+  TALLY_TRY(const policy::Rules rules, rules_of(spec));
+  TALLY_TRY(check_measured(spec, rules));
   const std::uint64_t most =
       std::uint64_t{PushHistory::kMaxHeld} * static_cast<std::uint64_t>(spec.workers);
-  if (rules.update == plan::Update::kKbatch && static_cast<std::uint64_t>(rules.needed) > most)
+  if (rules.counts_gradients() && static_cast<std::uint64_t>(rules.needed) > most)
     return invalid(
         "kbatch:{} with {} workers, of each of which {} gradients "
         "may wait: such a round is never complete",
         rules.needed, spec.workers, PushHistory::kMaxHeld);
   TableConfig config{.id = id,
                      .spec = spec,
-                     .stored = spec,
                      .rules = rules,
+                     .share_power = optimizer::share_power(spec.optimizer),
                      .parts = parts_of(spec, slots),
                      .slots = slots,
                      .encoded = encode(spec)};
   TALLY_TRY(config.codec, TableCodec::make(spec));
-  config.stored.optimizer.momentum = policy::corrected_momentum(rules);
-  OptimizerSpec& optimizer = config.stored.optimizer;
-  if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0) {
-    optimizer.nesterov = false;
-    optimizer.dampening = 0;
-  }
+  const OptimizerSpec& optimizer = spec.optimizer;
   config.gradients_commute = optimizer.kind == OptimizerKind::kSgd && optimizer.momentum == 0 &&
                              optimizer.weight_decay == 0 && !rules.has_rounds() &&
-                             rules.stale != plan::Stale::kCompensate;
+                             rules.stale != plan::Stale::kCompensate &&
+                             (config.codec == nullptr || !config.codec->votes());
   return config;
 }
 

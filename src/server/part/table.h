@@ -19,8 +19,8 @@ struct PartContext;
 struct TableConfig {
   TableId id = 0;
   TableSpec spec;
-  TableSpec stored;     // the spec of storages: with the momentum that the plan leaves to them
-  policy::Rules rules;  // of its plan
+  policy::Rules rules;     // of its plan
+  double share_power = 1;  // of its optimizer
   std::uint32_t parts = 0;
   std::uint32_t slots = 1;
   std::vector<std::byte> encoded;           // the spec

@@ -5,8 +5,8 @@
 // after every change and answers the requests that are ready.
 //
 // conflict=lock: a push waits for mutex_. conflict=accumulate: a push that finds mutex_ taken is
-// deferred, and the thread that holds mutex_ runs it before and after its own work (drain()).
-// conflict=atomic: see push_atomically().
+// deferred, and the thread that holds mutex_ runs all deferred pushes together before and after its
+// own work (drain()). conflict=atomic: see push_atomically().
 #include "server/part/table_part.h"
 
 #include <algorithm>
@@ -54,6 +54,7 @@ void TablePart::run_deferred() {
       batch.swap(deferred_);
       has_deferred_.store(false, std::memory_order_release);
     }
+    if (push_together(batch)) continue;
     for (const KeptMessage& deferred : batch) handle(deferred.from, deferred.message);
   }
 }
@@ -126,6 +127,10 @@ void TablePart::handle(NodeId from, const Message& message) {
       return finish({.worker = from, .request = header, .mark = replication_.changed()});
     case MessageKind::kReadState:
       return read_state(from, message);
+    case MessageKind::kMeasure:
+      return measure(from, message);
+    case MessageKind::kFinish:
+      return take_finish(from, message);
     case MessageKind::kWriteState:
     case MessageKind::kSetVersion:
       return write(from, message, worker->second);
@@ -184,6 +189,7 @@ void TablePart::leave_primary() {
   for (const PendingRequest& pending : std::exchange(pending_, {}))
     answer_plain(pending.worker, pending.request, Outcome::kNotPrimary);
   held_.clear();
+  forget_round();
   const Error gone{.code = ErrorCode::kPeerLost, .message = "this server serves no more"};
   for (const auto& [mark, call] : std::exchange(when_safe_, {})) call(gone);
 }
@@ -219,7 +225,11 @@ void TablePart::keep_held(NodeId worker) {
   if (config_.codec != nullptr) return;
   std::vector<policy::Offer> spoilt;
   for (Contribution& held : held_) {
-    if (held.offer.worker != worker || !held.owned.empty()) continue;
+    // A gathered round has its mean and its keys, and reads no gradients any more.
+    const bool is_gathered =
+        gathered_ && std::find(gathered_->counted.begin(), gathered_->counted.end(), held.offer) !=
+                         gathered_->counted.end();
+    if (held.offer.worker != worker || !held.owned.empty() || is_gathered) continue;
     held.owned.assign(held.bytes.begin(), held.bytes.end());
     held.bytes = held.owned;
     auto payload = read_payload(held.owned, config_, index_, {});
@@ -286,7 +296,9 @@ void TablePart::read_state(NodeId from, const Message& message) {
 // read that push as well.
 bool TablePart::is_ready(PendingRequest& pending) const {
   if (pending.is_held) return false;
-  if (pending.wants_values && !pending.is_readable) {
+  if (pending.request.kind == MessageKind::kMeasure) return is_measurable(pending);
+  const bool waits = pending.wants_values || pending.request.kind == MessageKind::kFinish;
+  if (waits && !pending.is_readable) {
     if (!round_.may_read(pending.request.least_version, pending.request.least_clock)) {
       pending.had_to_wait = true;
       return false;
@@ -329,6 +341,8 @@ void TablePart::answer_ready() {
 void TablePart::answer(PendingRequest& pending) {
   MessageHeader header = answer_header(pending.request, pending.outcome);
   header.least_clock = pending.staleness;
+  if (pending.request.kind == MessageKind::kMeasure)
+    return context_.transport.send(pending.worker, header, encode(measured(pending)));
   if (!pending.wants_values) return context_.transport.send(pending.worker, header, {});
   if (has_average_for(pending)) {
     const auto average = storage_->average();

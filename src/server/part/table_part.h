@@ -75,8 +75,8 @@ inline constexpr std::uint8_t kListing = 8;
 
 // One part of a table on one server: the values, the rounds that decide which gradients are
 // applied and when, the requests that wait for an answer, and replication to the next server of
-// the chain. table_part.cc has requests and answers, table_part_updates.cc pushes and rounds,
-// table_part_records.cc replication.
+// the chain. table_part.cc has requests and answers, table_part_updates.cc pushes,
+// table_part_rounds.cc rounds, table_part_records.cc replication.
 //
 // Threads: safe. mutex_ guards the whole part, and a thread that holds it waits for nothing else.
 // With conflict=atomic, pushes that commute hold it shared: they add to the values by atomic
@@ -114,7 +114,8 @@ class TablePart final {
   // Runs pushes that were deferred (the part was in PartContext::deferred_parts).
   void run_deferred_pushes();
 
-  // kPush, kPull, kPushPull, kPushAverage, kClock, kReadState, kWriteState, kSetVersion.
+  // kPush, kPull, kPushPull, kPushAverage, kClock, kReadState, kWriteState, kSetVersion, kMeasure,
+  // kFinish.
   void request(NodeId from, const Message& message);
 
   void take_record(NodeId from, const Message& message);
@@ -172,16 +173,26 @@ class TablePart final {
     std::uint64_t mark = 0;  // the change that must be safe before the answer
     Outcome outcome = Outcome::kDone;
     std::uint64_t staleness = 0;
+    double factor = 1;  // kMeasure: of the mean gradient
   };
   // A gradient that waits for its round. A decoded gradient owns all its memory.
   struct Contribution {
     policy::Offer offer;
     std::uint64_t sequence = 0;
-    double weight = 1;
     double rate = 0;
     std::vector<std::byte> owned;  // empty: `payload` lies in the worker's memory
     PartPayload payload;
     std::span<const std::byte> bytes;
+    std::vector<std::byte> backup;  // Worker::backup at the push: the worker reads again meanwhile
+  };
+  // The gradients of a round that is complete.
+  struct CompleteRound {
+    std::vector<policy::Offer> counted;
+    std::vector<std::uint64_t> keys;  // copied, because a lost worker takes its memory with it
+  };
+  struct RoundFailure {
+    std::uint64_t version = 0;  // of the round
+    Error why;
   };
   // A record of the predecessor that is not complete.
   struct IncomingRecord {
@@ -242,15 +253,32 @@ class TablePart final {
   void hold(const policy::Offer& offer, const Message& message, PartPayload payload)
       TALLY_REQUIRES(mutex_);
   void run_due() TALLY_REQUIRES(mutex_);
+  std::vector<Gradient> gradients_of(const std::vector<policy::Offer>& counted)
+      TALLY_REQUIRES(mutex_);
+  CompleteRound with_keys(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
+  double rate_of(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
   void apply_round(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
+  void gather_round(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
+  void finish_round() TALLY_REQUIRES(mutex_);
+  void end_round(const CompleteRound& round, const Result<void>& applied) TALLY_REQUIRES(mutex_);
+  void refuse_round(const std::vector<policy::Offer>& counted, const Error& why)
+      TALLY_REQUIRES(mutex_);
+  void forget_round() TALLY_REQUIRES(mutex_);
+  void measure(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  void take_finish(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
+  bool has_failed(std::uint64_t version) const TALLY_REQUIRES(mutex_);
+  bool is_measurable(const PendingRequest& pending) const TALLY_REQUIRES(mutex_);
+  std::vector<double> measured(const PendingRequest& pending) const TALLY_REQUIRES(mutex_);
   void settle_held(const policy::Offer& offer, Outcome outcome) TALLY_REQUIRES(mutex_);
   void drop_held() TALLY_REQUIRES(mutex_);
   void refuse_held(const policy::Offer& offer, const Error& why) TALLY_REQUIRES(mutex_);
   std::vector<Contribution>::iterator find_held(const policy::Offer& offer) TALLY_REQUIRES(mutex_);
   void tell_late(const std::vector<policy::Offer>& counted) TALLY_REQUIRES(mutex_);
   void write(NodeId from, const Message& message, Worker& worker) TALLY_REQUIRES(mutex_);
-  ApplyOptions apply_options(double rate, std::uint64_t staleness, const Worker* worker) const
+  ApplyOptions apply_options(double rate) const TALLY_REQUIRES(mutex_);
+  Gradient gradient_of(const policy::Offer& offer, const PartPayload& payload) const
       TALLY_REQUIRES(mutex_);
+  bool push_together(const std::deque<KeptMessage>& batch) TALLY_REQUIRES(mutex_);
   std::uint64_t touched(std::span<const std::uint64_t> keys) TALLY_REQUIRES(mutex_);
   bool push_atomically(NodeId from, const Message& message);
 
@@ -293,6 +321,12 @@ class TablePart final {
   std::map<NodeId, Worker> workers_ TALLY_GUARDED_BY(mutex_);
   std::uint64_t dropped_ TALLY_GUARDED_BY(mutex_) = 0;
   std::vector<Contribution> held_ TALLY_GUARDED_BY(mutex_);
+  // Measured tables. gathered_: the complete round. finish_: how to apply the current round.
+  // finished_: how the last round was applied. failure_: why the current round could not be.
+  std::optional<CompleteRound> gathered_ TALLY_GUARDED_BY(mutex_);
+  std::optional<Finish> finish_ TALLY_GUARDED_BY(mutex_);
+  std::optional<Finish> finished_ TALLY_GUARDED_BY(mutex_);
+  std::optional<RoundFailure> failure_ TALLY_GUARDED_BY(mutex_);
   // The version that storage_->average() led to, until another change; 0: none. Not replicated.
   std::uint64_t average_version_ TALLY_GUARDED_BY(mutex_) = 0;
   std::vector<PendingRequest> pending_ TALLY_GUARDED_BY(mutex_);

@@ -44,7 +44,7 @@ void TablePart::proceed() {
 
 void TablePart::send_record(Replication::Next what) {
   const bool is_whole = what == Replication::Next::kEverything;
-  PartMetadata metadata{.round = round_.encode(), .dropped = dropped_};
+  PartMetadata metadata{.round = round_.encode(), .dropped = dropped_, .finished = finished_};
   for (const auto& [id, worker] : workers_) metadata.workers.emplace(id, worker.history);
   std::sort(touched_keys_.begin(), touched_keys_.end());
   touched_keys_.erase(std::unique(touched_keys_.begin(), touched_keys_.end()), touched_keys_.end());
@@ -161,7 +161,7 @@ void TablePart::begin_record(const Message& message) {
 
 Result<void> TablePart::ensure_storage() {
   if (storage_ == nullptr) {
-    TALLY_TRY(storage_, make_storage(config_.stored, index_, context_.budget));
+    TALLY_TRY(storage_, make_storage(config_.spec, index_, context_.budget));
   }
   return {};
 }
@@ -191,6 +191,7 @@ void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece
   incoming_.reset();
   presence_ = Presence::kPresent;
   dropped_ = record.metadata.dropped;
+  finished_ = record.metadata.finished;
   for (auto& [id, worker] : workers_) {
     const auto known = record.metadata.workers.find(id);
     worker.history =
@@ -263,6 +264,7 @@ void TablePart::replace(std::unique_ptr<Storage> storage, std::uint64_t version,
     storage_ = std::move(storage);
     presence_ = Presence::kPresent;
     drop_held();
+    finished_.reset();
     round_.set_version(version);
     values_changed_ = true;
     average_version_ = 0;

@@ -1,9 +1,11 @@
-// Updates of a part: pushes, rounds, and writes of state.
+// Updates of a part: pushes, and writes of state.
 //
 // The policy (policy::Round) decides for each gradient: apply it now, drop it, or hold it until its
-// round is complete. run_due() applies complete rounds. PushHistory makes every push count once,
-// however often it is sent.
+// round is complete (table_part_rounds.cc). PushHistory makes every push count once, however often
+// it is sent.
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
 
 #include "server/part/table_part.h"
@@ -14,10 +16,17 @@ namespace {
 
 Result<void> check_push(const MessageHeader& header) {
   if (header.sequence == 0) return corrupt("a push without a number");
-  if (header.push_kind > static_cast<std::uint8_t>(PushKind::kAssign))
+  if (header.push_kind > static_cast<std::uint8_t>(PushKind::kPlainGradient))
     return corrupt("a push of unknown kind {}", header.push_kind);
-  if (!(header.weight >= 0)) return corrupt("a push of weight {}", header.weight);
+  if (!std::isfinite(header.weight) || header.weight < 0)
+    return corrupt("a push of weight {}", header.weight);
+  if (!std::isfinite(header.rate)) return corrupt("a push of learning rate {}", header.rate);
   return {};
+}
+
+policy::Offer offer_of(NodeId from, const MessageHeader& header) {
+  return {
+      .worker = from, .clock = header.clock, .version = header.version, .weight = header.weight};
 }
 
 }  // namespace
@@ -63,7 +72,7 @@ Result<void> TablePart::apply_new(NodeId from, const Message& message, PartPaylo
                                   Worker& worker, PendingRequest& pending) {
   const MessageHeader& header = message.header;
   const auto kind = static_cast<PushKind>(header.push_kind);
-  if (kind == PushKind::kGradient) return offer(from, message, std::move(payload), worker, pending);
+  if (is_gradient(header)) return offer(from, message, std::move(payload), worker, pending);
   const Gradient values{.keys = payload.keys, .values = payload.values, .weight = header.weight};
   TALLY_TRY(kind == PushKind::kAdd ? storage_->add(values) : storage_->assign(values));
   round_.advance(from, header.clock);
@@ -78,7 +87,7 @@ Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload p
   if (!make_room(from, header.sequence, worker))
     return make_error(ErrorCode::kExhausted, "{} gradients of this worker wait for their round",
                       worker.history.held().size());
-  const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
+  const policy::Offer offer = offer_of(from, header);
   switch (round_.offer(offer)) {
     case policy::Decision::kDrop:
       worker.history.drop(header.sequence);
@@ -95,9 +104,8 @@ Result<void> TablePart::offer(NodeId from, const Message& message, PartPayload p
       break;
   }
   pending.staleness = round_.staleness_of(offer);
-  const Gradient gradient{.keys = payload.keys, .values = payload.values, .weight = header.weight};
-  TALLY_TRY(storage_->apply(std::span(&gradient, 1),
-                            apply_options(header.rate, pending.staleness, &worker)));
+  const Gradient gradient = gradient_of(offer, payload);
+  TALLY_TRY(storage_->apply(std::span(&gradient, 1), apply_options(header.rate)));
   round_.applied(offer, pending.staleness);
   worker.history.apply(header.sequence);
   pending.mark = touched(payload.keys);
@@ -119,17 +127,103 @@ bool TablePart::make_room(NodeId from, std::uint64_t sequence, Worker& worker) c
   return history.held().size() < PushHistory::kMaxHeld;
 }
 
-ApplyOptions TablePart::apply_options(double rate, std::uint64_t staleness,
-                                      const Worker* worker) const {
-  ApplyOptions config{.rate = rate * round_.rate_factor(staleness), .version = round_.version()};
-  // Without a backup the gradient counts as computed at the present values.
-  if (config_.rules.stale != plan::Stale::kCompensate || worker == nullptr ||
-      worker->backup.size() != value_bytes_)
-    return config;
-  config.compensation = config_.rules.compensation;
-  config.adaptive = config_.rules.adaptive;
-  config.backup = worker->backup;
-  return config;
+ApplyOptions TablePart::apply_options(double rate) const {
+  ApplyOptions options{.rate = rate, .version = round_.version()};
+  const OptimizerSpec& optimizer = config_.spec.optimizer;
+  if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum > 0 &&
+      (!config_.rules.has_rounds() || config_.rules.any_version)) {
+    const policy::Momentum left =
+        policy::momentum_of(config_.rules, optimizer.momentum, round_.workers());
+    options.momentum = left.momentum;
+    options.rate *= left.gain;
+  }
+  if (config_.rules.stale != plan::Stale::kCompensate) return options;
+  options.compensation = config_.rules.compensation;
+  options.adaptive = config_.rules.adaptive;
+  return options;
+}
+
+// Without a backup the gradient counts as computed at the present values.
+Gradient TablePart::gradient_of(const policy::Offer& offer, const PartPayload& payload) const {
+  Gradient gradient{.keys = payload.keys,
+                    .values = payload.values,
+                    .weight = offer.weight,
+                    .factor = round_.rate_factor(offer, config_.share_power),
+                    .plain = payload.plain};
+  if (config_.rules.stale != plan::Stale::kCompensate) return gradient;
+  const auto worker = workers_.find(offer.worker);
+  if (worker != workers_.end() && worker->second.backup.size() == value_bytes_)
+    gradient.backup = worker->second.backup;
+  return gradient;
+}
+
+// conflict=accumulate: applies pushes that commute as one sum, which passes over the values once.
+// Returns false, with nothing applied, if that is not possible.
+bool TablePart::push_together(const std::deque<KeptMessage>& batch) {
+  struct Together {
+    const KeptMessage* kept = nullptr;
+    policy::Offer offer;
+    std::uint64_t staleness = 0;
+    double factor = 1;  // of the learning rate
+    PartPayload payload;
+  };
+  if (!config_.gradients_commute || batch.size() < 2 ||
+      position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent)
+    return false;
+  std::vector<Together> all;
+  const std::vector<policy::Worker> members = round_.members();
+  std::map<NodeId, std::uint64_t> last;  // sequence of each worker
+  for (const KeptMessage& kept : batch) {
+    const MessageHeader& header = kept.message.header;
+    const auto worker = workers_.find(kept.from);
+    const bool is_new = is_gradient(header) && check_push(header) && header.weight > 0 &&
+                        header.rate > 0 && worker != workers_.end() &&
+                        worker->second.history.state(header.sequence) == PushHistory::State::kNew &&
+                        header.sequence > last[kept.from];
+    const bool is_member = std::binary_search(members.begin(), members.end(), kept.from);
+    if (!is_new || !is_member) return false;
+    last[kept.from] = header.sequence;
+    Together one{.kept = &kept, .offer = offer_of(kept.from, header), .payload = {}};
+    // Each of them is a version of its own, as if they were applied one after the other.
+    one.staleness = round_.staleness_of(one.offer) + all.size();
+    const bool is_too_old =
+        config_.rules.stale == plan::Stale::kDrop && one.staleness > config_.rules.drop_above;
+    auto payload = read_push(kept.message, config_, index_);
+    if (is_too_old || !payload) return false;
+    one.payload = std::move(*payload);
+    all.push_back(std::move(one));
+  }
+  // Nothing above has changed the round. An offer sets the weight of its member; if the storage
+  // refuses the sum, handle() offers the same gradients again.
+  for (Together& one : all) {
+    if (round_.offer(one.offer) != policy::Decision::kApply) return false;
+    one.factor = policy::rate_factor(config_.rules, round_.share_of(one.offer), one.staleness,
+                                     config_.share_power);
+  }
+  // The mean of k gradients at k times a rate is their sum.
+  const double rate = all.front().kept->message.header.rate;
+  std::vector<Gradient> gradients;
+  for (const Together& one : all) {
+    Gradient& gradient = gradients.emplace_back(gradient_of(one.offer, one.payload));
+    gradient.weight = 1;
+    gradient.factor =
+        one.factor * static_cast<double>(all.size()) * one.kept->message.header.rate / rate;
+  }
+  if (!storage_->apply(gradients, apply_options(rate))) return false;
+  for (const Together& one : all) {
+    const MessageHeader& header = one.kept->message.header;
+    round_.applied(one.offer, one.staleness);
+    workers_.find(one.kept->from)->second.history.apply(header.sequence);
+    PendingRequest pending{.worker = one.kept->from,
+                           .request = header,
+                           .reply = one.kept->message.reply,
+                           .mark = touched(one.payload.keys),
+                           .staleness = one.staleness};
+    pending.wants_values = header.kind != MessageKind::kPush;
+    if (pending.wants_values) pending.keys.assign(one.payload.keys.begin(), one.payload.keys.end());
+    finish(std::move(pending));
+  }
+  return true;
 }
 
 std::uint64_t TablePart::touched(std::span<const std::uint64_t> keys) {
@@ -138,139 +232,6 @@ std::uint64_t TablePart::touched(std::span<const std::uint64_t> keys) {
   if (replication_.is_waited_for())
     touched_keys_.insert(touched_keys_.end(), keys.begin(), keys.end());
   return replication_.changed();
-}
-
-void TablePart::hold(const policy::Offer& offer, const Message& message, PartPayload payload) {
-  // Of two gradients of one version the later one counts.
-  const bool by_clock = config_.rules.update == plan::Update::kKbatch;
-  const auto replaced = std::find_if(held_.begin(), held_.end(), [&](const Contribution& held) {
-    return held.offer.worker == offer.worker && held.offer.version == offer.version &&
-           (!by_clock || held.offer.clock == offer.clock);
-  });
-  if (replaced != held_.end()) settle_held(replaced->offer, Outcome::kDropped);
-
-  Contribution held{.offer = offer,
-                    .sequence = message.header.sequence,
-                    .weight = message.header.weight,
-                    .rate = message.header.rate,
-                    .payload = std::move(payload),
-                    .bytes = message.payload};
-  if (config_.codec != nullptr) {
-    held.bytes = {};
-  } else if (!message.stays) {
-    held.owned.assign(message.payload.begin(), message.payload.end());
-    held.bytes = held.owned;
-    auto copied = read_payload(held.owned, config_, index_, {.check_keys = false});
-    if (copied) held.payload = std::move(*copied);
-  }
-  held_.push_back(std::move(held));
-}
-
-void TablePart::run_due() {
-  if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent) return;
-  for (;;) {
-    const policy::Round::Due due = round_.due();
-    if (due.nothing()) return;
-    if (!due.counted.empty()) apply_round(due.counted);
-    for (const policy::Offer& offer : due.dropped) settle_held(offer, Outcome::kDropped);
-    if (due.passed_over > 0) replication_.changed();
-  }
-}
-
-void TablePart::apply_round(const std::vector<policy::Offer>& counted) {
-  std::vector<Gradient> gradients;
-  std::vector<std::uint64_t> keys;
-  double rate = 0;
-  for (const policy::Offer& offer : counted) {
-    const auto held = find_held(offer);
-    if (held == held_.end()) continue;
-    if (gradients.empty()) rate = held->rate;
-    gradients.push_back(
-        {.keys = held->payload.keys, .values = held->payload.values, .weight = held->weight});
-    keys.insert(keys.end(), held->payload.keys.begin(), held->payload.keys.end());
-  }
-  const auto applied = storage_->apply(gradients, apply_options(rate, 0, nullptr));
-  if (!applied) {
-    for (const policy::Offer& offer : counted) refuse_held(offer, applied.error());
-    return;
-  }
-  round_.applied(counted);
-  touched(keys);
-  if (!storage_->average().empty()) average_version_ = round_.version();
-  for (const policy::Offer& offer : counted) settle_held(offer, Outcome::kDone);
-  tell_late(counted);
-}
-
-std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy::Offer& offer) {
-  return std::find_if(held_.begin(), held_.end(),
-                      [&](const Contribution& held) { return held.offer == offer; });
-}
-
-// Ends a contribution: its push is answered when the outcome is safe.
-void TablePart::settle_held(const policy::Offer& offer, Outcome outcome) {
-  const auto held = find_held(offer);
-  if (held == held_.end()) return;
-  if (const auto worker = workers_.find(offer.worker); worker != workers_.end()) {
-    if (outcome == Outcome::kDone) {
-      worker->second.history.apply(held->sequence);
-    } else {
-      worker->second.history.drop(held->sequence);
-    }
-  }
-  if (outcome == Outcome::kDropped) {
-    ++dropped_;
-    replication_.changed();
-  }
-  for (PendingRequest& pending : pending_) {
-    if (pending.worker != offer.worker || pending.request.sequence != held->sequence) continue;
-    pending.is_held = false;
-    pending.outcome = outcome;
-    pending.mark = replication_.marks();
-  }
-  held_.erase(held);
-}
-
-// Drops gradients that wait for a later version: after a restore their workers would count as
-// ahead of it.
-void TablePart::drop_held() {
-  std::vector<policy::Offer> offers;
-  for (const Contribution& held : held_) offers.push_back(held.offer);
-  for (const policy::Offer& offer : offers) {
-    round_.withdraw(offer);
-    settle_held(offer, Outcome::kDropped);
-  }
-}
-
-void TablePart::refuse_held(const policy::Offer& offer, const Error& why) {
-  const auto held = find_held(offer);
-  if (held == held_.end()) return;
-  const std::uint64_t sequence = held->sequence;
-  for (const PendingRequest& pending : pending_)
-    if (pending.worker == offer.worker && pending.request.sequence == sequence)
-      refuse(pending.worker, pending.request, why);
-  std::erase_if(pending_, [&](const PendingRequest& pending) {
-    return pending.worker == offer.worker && pending.request.sequence == sequence;
-  });
-  settle_held(offer, Outcome::kDropped);
-}
-
-// Rounds that do not wait for all workers: tells the late ones that their gradients of this round
-// come too late.
-void TablePart::tell_late(const std::vector<policy::Offer>& counted) {
-  if (config_.rules.update != plan::Update::kBackup &&
-      config_.rules.update != plan::Update::kKbatch)
-    return;
-  const MessageHeader closed{.kind = MessageKind::kClosed,
-                             .table = config_.id,
-                             .part = index_,
-                             .view = position_.view,
-                             .version = round_.version()};
-  for (const auto& [id, worker] : workers_) {
-    const bool was_in_time =
-        std::any_of(counted.begin(), counted.end(),
-                    [&, worker_id = id](const auto& offer) { return offer.worker == worker_id; });
-    if (!was_in_time) context_.transport.send(id, closed, {});
-  }
 }
 
 void TablePart::write(NodeId from, const Message& message, Worker& worker) {
@@ -289,6 +250,7 @@ void TablePart::write(NodeId from, const Message& message, Worker& worker) {
   if (standing != PushHistory::State::kNew) return finish(std::move(pending));
   if (is_version) {
     drop_held();
+    finished_.reset();
     round_.set_version(header.version);
     storage_->set_steps(header.version);
   } else if (auto done = storage_->write_state(header.push_kind, message.payload); !done) {
@@ -310,10 +272,10 @@ void TablePart::write(NodeId from, const Message& message, Worker& worker) {
 bool TablePart::push_atomically(NodeId from,
                                 const Message& message) TALLY_NO_THREAD_SAFETY_ANALYSIS {
   const MessageHeader& header = message.header;
-  const bool is_gradient = header.push_kind == static_cast<std::uint8_t>(PushKind::kGradient);
+  const bool is_gradient = server::is_gradient(header);
   const bool is_add = header.push_kind == static_cast<std::uint8_t>(PushKind::kAdd);
   if (!is_add && !(is_gradient && config_.gradients_commute)) return false;
-  if (header.sequence == 0 || !(header.weight > 0)) return false;
+  if (!check_push(header) || header.weight == 0) return false;
   auto payload = read_push(message, config_, index_);
   if (!payload) return false;
 
@@ -323,7 +285,7 @@ bool TablePart::push_atomically(NodeId from,
     const SharedLock lock(mutex_);
     if (position_.role != ChainPosition::Role::kPrimary || presence_ != Presence::kPresent)
       return false;
-    const policy::Offer offer{.worker = from, .clock = header.clock, .version = header.version};
+    const policy::Offer offer = offer_of(from, header);
     double factor = 1;
     {
       const MutexLock bookkeeping(push_mutex_);
@@ -335,7 +297,7 @@ bool TablePart::push_atomically(NodeId from,
       // other pushes are added.
       if (is_gradient && round_.offer(offer) != policy::Decision::kApply) return false;
       if (is_gradient) pending.staleness = round_.staleness_of(offer);
-      if (is_gradient) factor = -header.rate * round_.rate_factor(pending.staleness);
+      if (is_gradient) factor = -header.rate * round_.rate_factor(offer, config_.share_power);
     }
     // Adds nothing where rows are missing: they are made with mutex_ held alone.
     if (!storage_->add_atomically({.keys = payload->keys, .values = payload->values}, factor))

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "kernel/crc32c/crc32c.h"
+#include "tally/server.h"
 #include "wire/little_endian.h"
 
 namespace tally::server {
@@ -54,7 +55,7 @@ using WireType = std::conditional_t<
 
 bool is_known(MessageKind kind) {
   return (kind >= MessageKind::kJoin && kind <= MessageKind::kRegion) ||
-         (kind >= MessageKind::kDefine && kind <= MessageKind::kPushAverage) ||
+         (kind >= MessageKind::kDefine && kind <= MessageKind::kFinish) ||
          kind == MessageKind::kAnswer || kind == MessageKind::kClosed ||
          kind == MessageKind::kRecord || kind == MessageKind::kRecordTaken;
 }
@@ -85,6 +86,11 @@ Result<void> check_fields(const MessageHeader& header) {
 }
 
 }  // namespace
+
+bool is_gradient(const MessageHeader& header) {
+  const auto kind = static_cast<PushKind>(header.push_kind);
+  return is_push(header.kind) && (kind == PushKind::kGradient || kind == PushKind::kPlainGradient);
+}
 
 EncodedHeader encode(const MessageHeader& header) {
   EncodedHeader bytes{};

@@ -58,6 +58,9 @@ enum class MessageKind : std::uint8_t {
   // As kPushPull. The answer may have the applied average instead of the values; its push_kind is
   // kAverage then.
   kPushAverage = 20,
+  // Rounds of measured tables (payloads.h): what a round amounts to, and how to apply it.
+  kMeasure = 21,
+  kFinish = 22,
   kAnswer = 24,
   kClosed = 25,  // to workers: the part has `version` now, and older gradients come too late
   // Between servers: the new state of a part, and its acknowledgement.
@@ -83,7 +86,7 @@ struct MessageHeader {
   MessageKind kind = MessageKind::kAnswer;
   Outcome outcome = Outcome::kDone;
   // Pushes: PushKind; kReadState, kWriteState: the state array; kRecord: flags; kAgree: kHadAnswer
-  // or 0; answers: kAverage or 0.
+  // or 0; kMeasure: kDirection or 0; kFinish: kDiscard or 0; answers: kAverage or 0.
   std::uint8_t push_kind = 0;
   std::uint16_t table = 0;
   std::uint32_t part = 0;
@@ -107,11 +110,19 @@ struct MessageHeader {
   friend bool operator==(const MessageHeader&, const MessageHeader&) = default;
 };
 
+// Whether the message pushes a gradient, encoded or not.
+bool is_gradient(const MessageHeader& header);
+
 // The reply_place of an answer whose payload was written to the request's reply.
 inline constexpr std::uint64_t kWritten = 1;
 
 // push_kind of an answer to kPushAverage.
 inline constexpr std::uint8_t kAverage = 1;
+
+// push_kind of kMeasure: squares of lamb's direction in place of those of the gradient.
+inline constexpr std::uint8_t kDirection = 1;
+// push_kind of kFinish: the round changes nothing but the version.
+inline constexpr std::uint8_t kDiscard = 1;
 
 // push_kind of a kAgree that another server has answered before.
 inline constexpr std::uint8_t kHadAnswer = 1;

@@ -20,11 +20,24 @@ namespace tally::server {
 //   kRestore      request: SnapshotRestoration
 //   kAgree        request: f64[count], `clock` the round; answer kDone: the sums, `version` the
 //                 round; kDropped: empty, that round is over and `version` is the current one
+//   kMeasure      `version` the round; request: f64 factor; answer: f64[4], by the first number.
+//                 kComplete: squares of values, squares of the gradient times the factor (or of
+//                 lamb's direction), 0. kFinished, kDiscarded: factor, norm of values and norm of
+//                 the gradient of the call that finished the round. kSkipped: zeros; the part went
+//                 on without such a call
+//   kFinish       `version` the round, `least_version` the next; request: f64[3], factor, norm of
+//                 values, norm of the gradient (or direction), of the whole table
 //   any, kLost    answer: the name of the newest snapshot, or empty
 //   any, kRefused answer: the Error, as wire::encode_error() writes it
 
 inline constexpr std::size_t kMaxAgreeValues = 65536;
 inline constexpr std::size_t kMaxTextBytes = 4096;
+
+// The first number of an answer to kMeasure.
+inline constexpr double kComplete = 0;
+inline constexpr double kFinished = 1;
+inline constexpr double kDiscarded = 2;
+inline constexpr double kSkipped = 3;
 
 inline constexpr std::uint8_t kWriteSnapshot = 0;
 inline constexpr std::uint8_t kPublishSnapshot = 1;

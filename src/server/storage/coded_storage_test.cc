@@ -93,6 +93,21 @@ TEST(CodedStorage, OneGradientThatIsNotFiniteDoesNotSpoilLaterAverages) {
   }
 }
 
+TEST(CodedStorage, ADiscardedUpdateHasNoAverage) {
+  MemoryBudget budget(0);
+  TableSpec spec = coded_spec("sign:32");
+  spec.measured = true;
+  const auto storage = made(spec, budget, 1);
+  const std::vector<float> gradient(300, 0.25F);
+  const Gradient one{.values = bytes_view(gradient)};
+  TALLY_EXPECT_OK(storage->gather(std::span(&one, 1), {.rate = 0.5, .version = 0}));
+  TALLY_EXPECT_OK(storage->apply_gathered({}));
+  EXPECT_FALSE(storage->average().empty());
+  TALLY_EXPECT_OK(storage->gather(std::span(&one, 1), {.rate = 0.5, .version = 1}));
+  storage->forget_gathered();
+  EXPECT_TRUE(storage->average().empty());
+}
+
 TEST(CodedStorage, AssignmentsBeginAnew) {
   MemoryBudget budget(0);
   const TableSpec spec = coded_spec("sign:32");

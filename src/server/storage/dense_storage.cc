@@ -1,11 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "kernel/array/norm.h"
 #include "kernel/array/weighted_sum.h"
 #include "kernel/reduce/copy.h"
 #include "kernel/reduce/reduce.h"
@@ -56,41 +59,91 @@ class DenseStorage final : public Storage {
   }
 
   Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) override {
-    TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
-    std::vector<const void*> inputs;
-    std::vector<T> rounded;
-    std::vector<double> weights;
-    std::vector<std::vector<T>> copies(gradients.size());
-    for (std::size_t r = 0; r < gradients.size(); ++r) {
-      if (codec_ == nullptr || shares[r] != 0)
-        TALLY_TRY(check_bytes("gradient", gradients[r].values.size()));
-      if (shares[r] == 0) continue;
-      inputs.push_back(aligned(gradients[r].values, copies[r]).data());
-      rounded.push_back(static_cast<T>(shares[r]));
-      weights.push_back(gradients[r].weight);
-    }
     average_.clear();
-    if (inputs.empty()) return {};
-    const bool compensates = options.compensation != 0 && !options.backup.empty();
-    if (compensates) TALLY_TRY(check_bytes("backup", options.backup.size()));
-    if (compensates && options.adaptive) TALLY_TRY(ensure_mean_square());
+    TALLY_TRY(const Inputs inputs, inputs_of(gradients, options));
+    if (inputs.values.empty()) return {};
+    const double rate = options.rate * inputs.rate;
+    const OptimizerSpec optimizer = with_momentum(spec_.optimizer, options);
     if (codec_ != nullptr && codec_->in_step()) steps_ = options.version;
-    if (codec_ != nullptr && (codec_->goes_back() || inputs.size() > 1)) {
-      apply_coded(inputs, weights, options);
-      return {};
-    }
     ++steps_;
-    if (inputs.size() == 1 && !compensates) {
-      // Only layerwise optimizers write to the gradient, and tables have none of them.
-      auto* const gradient = static_cast<T*>(const_cast<void*>(inputs[0]));
-      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                        segment(0, count_, gradient));
+    if (makes_coded_mean(inputs)) {
+      std::vector<T> mean(count_);
+      average_ = make_coded_mean(inputs, options.version, mean, residual());
+      update(optimizer, rate, 0, mean);
       return {};
     }
-    std::vector<T> backup;
-    apply_blocks(inputs, rounded, options,
-                 compensates ? aligned(options.backup, backup).data() : nullptr);
+    if (inputs.values.size() == 1 && !inputs.compensates) {
+      // Only layerwise optimizers write to the gradient: their means are gathered.
+      auto* const gradient = static_cast<T*>(const_cast<void*>(inputs.values[0]));
+      update(optimizer, rate, 0, {gradient, count_});
+      return {};
+    }
+    std::vector<T> block(std::min(kBlock, count_));
+    for (std::size_t begin = 0; begin < count_; begin += kBlock) {
+      const auto mean = std::span(block).first(std::min(kBlock, count_ - begin));
+      make_mean(inputs, options, begin, mean);
+      update(optimizer, rate, begin, mean);
+    }
     return {};
+  }
+
+  Result<void> gather(std::span<const Gradient> gradients, const ApplyOptions& options) override {
+    TALLY_TRY(const Inputs inputs, inputs_of(gradients, options));
+    gathered_ = {.is_empty = inputs.values.empty(),
+                 .rate = options.rate * inputs.rate,
+                 .version = options.version};
+    if (gathered_->is_empty) return {};
+    gathered_->mean.resize(count_);
+    if (makes_coded_mean(inputs)) {
+      const std::span<float> kept = residual();
+      gathered_->residual.assign(kept.begin(), kept.end());
+      gathered_->average =
+          make_coded_mean(inputs, options.version, gathered_->mean, gathered_->residual);
+    } else {
+      make_mean(inputs, options, 0, gathered_->mean);
+    }
+    if (spec_.clip_value > 0)
+      kernel::clamp(gathered_->mean.data(), count_, static_cast<T>(spec_.clip_value));
+    return {};
+  }
+
+  Squares measure(double factor, bool direction) const override {
+    if (!gathered_ || gathered_->is_empty) return {};
+    Squares squares{.values = kernel::square_sum(std::span<const T>(array(0), count_))};
+    if (direction && spec_.optimizer.kind == OptimizerKind::kLamb) {
+      squares.gradient = squares_of_direction(factor);
+    } else {
+      squares.gradient = factor * factor * kernel::square_sum(std::span<const T>(gathered_->mean));
+    }
+    return squares;
+  }
+
+  Result<void> apply_gathered(const GatheredOptions& options) override {
+    average_.clear();
+    if (!gathered_ || gathered_->is_empty) return {};
+    Gathered gathered = std::move(*gathered_);
+    gathered_.reset();
+    if (codec_ != nullptr && codec_->in_step()) steps_ = gathered.version;
+    ++steps_;
+    average_ = std::move(gathered.average);
+    const std::span<float> kept = residual();
+    if (!kept.empty()) std::copy(gathered.residual.begin(), gathered.residual.end(), kept.begin());
+    if (options.factor != 1)
+      kernel::scale(gathered.mean.data(), count_, static_cast<T>(options.factor));
+    if (!optimizer::is_layerwise(spec_.optimizer)) {
+      update(spec_.optimizer, gathered.rate, 0, gathered.mean);
+      return {};
+    }
+    const optimizer::StepFacts step{.step = steps_, .rate = gathered.rate};
+    const auto whole = segment(0, count_, gathered.mean.data());
+    optimizer::prepare(spec_.optimizer, step, whole);
+    optimizer::finish(spec_.optimizer, step, options.norms, whole);
+    return {};
+  }
+
+  void forget_gathered() override {
+    gathered_.reset();
+    average_.clear();  // of the update before
   }
 
   std::span<const std::byte> average() const override { return average_; }
@@ -259,6 +312,7 @@ class DenseStorage final : public Storage {
   }
 
   void reset_state() {
+    gathered_.reset();
     const auto first = static_cast<T>(optimizer::initial_state(spec_.optimizer));
     for (std::size_t s = 0; s < state_arrays_; ++s) std::fill_n(array(1 + s), count_, first);
     for (std::size_t s = state_arrays_; s < kept_arrays_; ++s)
@@ -273,52 +327,139 @@ class DenseStorage final : public Storage {
                  count_, count_ * sizeof(T));
   }
 
-  // The part is one run of the codec.
-  void apply_coded(std::span<const void* const> inputs, std::span<const double> weights,
-                   const ApplyOptions& options) {
-    if constexpr (std::is_same_v<T, float>) {
-      std::vector<const float*> decoded;
-      for (const void* const input : inputs) decoded.push_back(static_cast<const float*>(input));
-      std::vector<float> mean(count_);
-      codec_->mean(decoded, weights, mean);
-      ++steps_;
-      if (codec_->goes_back()) {
-        const std::span<float> residual =
-            codec_->keeps_residual() ? std::span(array(kept_arrays_), count_) : std::span<float>();
-        const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
-        average_ = codec_->send_back({.version = options.version, .first = first}, mean, residual);
-      }
-      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                        segment(0, count_, mean.data()));
+  // The gradients of an update that count.
+  struct Inputs {
+    std::vector<const void*> values;
+    std::vector<T> shares;
+    std::vector<double> weights;
+    std::vector<const T*> backups;  // null: not compensated
+    bool compensates = false;
+    bool is_plain = true;                // no gradient was encoded
+    double rate = 1;                     // the factor of the learning rate
+    std::vector<std::vector<T>> copies;  // of unaligned memory
+  };
+
+  // The mean of a round, and what the codec makes of it.
+  struct Gathered {
+    bool is_empty = false;  // no gradient has a weight
+    double rate = 0;
+    std::uint64_t version = 0;
+    std::vector<T> mean = {};
+    std::vector<std::byte> average = {};
+    std::vector<float> residual = {};
+  };
+
+  Result<Inputs> inputs_of(std::span<const Gradient> gradients, const ApplyOptions& options) {
+    TALLY_TRY(const MeanFactors factors, mean_factors(gradients));
+    Inputs inputs{.rate = factors.rate};
+    for (std::size_t r = 0; r < gradients.size(); ++r) {
+      const Gradient& gradient = gradients[r];
+      const bool counts = factors.shares[r] != 0;
+      if (codec_ == nullptr || counts) TALLY_TRY(check_bytes("gradient", gradient.values.size()));
+      if (!counts) continue;
+      const bool compensates = options.compensation != 0 && !gradient.backup.empty();
+      if (compensates) TALLY_TRY(check_bytes("backup", gradient.backup.size()));
+      inputs.compensates = inputs.compensates || compensates;
+      inputs.values.push_back(place_of(gradient.values, inputs));
+      inputs.backups.push_back(compensates ? place_of(gradient.backup, inputs) : nullptr);
+      inputs.is_plain = inputs.is_plain && gradient.plain;
+      inputs.shares.push_back(static_cast<T>(factors.shares[r]));
+      inputs.weights.push_back(gradient.weight * gradient.factor);
     }
+    if (inputs.compensates && options.adaptive) TALLY_TRY(ensure_mean_square());
+    return inputs;
   }
 
-  void apply_blocks(std::span<const void* const> inputs, std::span<const T> shares,
-                    const ApplyOptions& options, const T* backup) {
-    scratch_.resize(std::min(kBlock, count_));
-    std::vector<const void*> from(inputs.size());
+  // A moved vector keeps its memory.
+  static const T* place_of(std::span<const std::byte> bytes, Inputs& inputs) {
+    return aligned(bytes, inputs.copies.emplace_back()).data();
+  }
+
+  bool makes_coded_mean(const Inputs& inputs) const {
+    return codec_ != nullptr && !inputs.compensates &&
+           (codec_->goes_back() || inputs.values.size() > 1);
+  }
+
+  // The residual of the averages' codec; empty if there is none.
+  std::span<float> residual() const {
+    if constexpr (std::is_same_v<T, float>)
+      if (codec_ != nullptr && codec_->keeps_residual()) return {array(kept_arrays_), count_};
+    return {};
+  }
+
+  // The part is one run of the codec. Returns the encoded average if it goes back to the workers;
+  // `mean` is then the decoded one.
+  std::vector<std::byte> make_coded_mean(const Inputs& inputs, std::uint64_t version,
+                                         std::span<T> mean, std::span<float> residual) const {
+    std::vector<std::byte> average;
+    if constexpr (std::is_same_v<T, float>) {
+      std::vector<const float*> decoded;
+      for (const void* const input : inputs.values)
+        decoded.push_back(static_cast<const float*>(input));
+      codec_->mean(decoded, inputs.weights, inputs.is_plain, mean);
+      const std::uint64_t first = std::uint64_t{part_} * elements_of(spec_, 0);
+      if (codec_->goes_back())
+        average = codec_->send_back({.version = version, .first = first}, mean, residual);
+    }
+    return average;
+  }
+
+  // The weighted mean of some elements, each gradient with its delay compensated.
+  void make_mean(const Inputs& inputs, const ApplyOptions& options, std::size_t begin,
+                 std::span<T> mean) {
+    std::vector<std::vector<T>> compensated;
+    std::vector<const void*> from;
+    for (std::size_t r = 0; r < inputs.values.size(); ++r) {
+      const T* const gradient = static_cast<const T*>(inputs.values[r]) + begin;
+      from.push_back(gradient);
+      if (inputs.backups[r] == nullptr) continue;
+      std::vector<T>& copy = compensated.emplace_back(gradient, gradient + mean.size());
+      compensate(options, inputs.backups[r] + begin, begin, copy);
+      from.back() = copy.data();
+    }
+    kernel::weighted_sum(kDataTypeOf<T>, from, inputs.shares, mean.data(), mean.size());
+  }
+
+  // A step of the elements from `begin` on.
+  void update(const OptimizerSpec& spec, double rate, std::size_t begin, std::span<T> gradient) {
+    optimizer::update(spec, {.step = steps_, .rate = rate},
+                      segment(begin, gradient.size(), gradient.data()));
+  }
+
+  // lamb: the squares of the direction, from copies of gradient and state.
+  double squares_of_direction(double factor) const {
+    double squares = 0;
+    std::array<std::vector<T>, 4> near;  // values, gradient, two arrays of state
     for (std::size_t begin = 0; begin < count_; begin += kBlock) {
       const std::size_t count = std::min(kBlock, count_ - begin);
-      for (std::size_t r = 0; r < inputs.size(); ++r)
-        from[r] = static_cast<const T*>(inputs[r]) + begin;
-      kernel::weighted_sum(kDataTypeOf<T>, from, shares, scratch_.data(), count);
-      if (backup != nullptr) compensate(options, backup + begin, begin, count);
-      optimizer::update(spec_.optimizer, {.step = steps_, .rate = options.rate},
-                        segment(begin, count, scratch_.data()));
+      const T* const from[] = {array(0), gathered_->mean.data(), array(1), array(2)};
+      for (std::size_t k = 0; k < near.size(); ++k)
+        near[k].assign(from[k] + begin, from[k] + begin + count);
+      if (factor != 1) kernel::scale(near[1].data(), count, static_cast<T>(factor));
+      optimizer::prepare<T>(spec_.optimizer, {.step = next_step(), .rate = gathered_->rate},
+                            {near[0], near[1], {near[2], near[3]}});
+      squares += kernel::square_sum(std::span<const T>(near[1]));
     }
+    return squares;
+  }
+
+  // The number of the gathered update.
+  std::uint64_t next_step() const {
+    const bool by_version = codec_ != nullptr && codec_->in_step();
+    return (by_version ? gathered_->version : steps_) + 1;
   }
 
   void compensate(const ApplyOptions& options, const T* backup, std::size_t begin,
-                  std::size_t count) {
+                  std::span<T> gradient) {
     const auto& loops = kernel::update_kernels<T>();
     const kernel::CompensationFactors<T> factors{.lambda = static_cast<T>(options.compensation),
                                                  .keep = static_cast<T>(kMeanSquareKeep),
                                                  .gain = static_cast<T>(1 - kMeanSquareKeep),
                                                  .epsilon = static_cast<T>(kMeanSquareEpsilon)};
     if (!options.adaptive)
-      return loops.compensate(factors, array(0) + begin, backup, scratch_.data(), count);
-    loops.compensate_adaptively(factors, array(0) + begin, backup, scratch_.data(),
-                                array(1 + kept_arrays_) + begin, count);
+      return loops.compensate(factors, array(0) + begin, backup, gradient.data(), gradient.size());
+    loops.compensate_adaptively(factors, array(0) + begin, backup, gradient.data(),
+                                array(1 + kept_arrays_) + begin, gradient.size());
   }
 
   const TableSpec spec_;
@@ -331,8 +472,8 @@ class DenseStorage final : public Storage {
   GrowingMemory memory_;
   GrowingMemory mean_square_;
   std::uint64_t steps_ = 0;
-  std::vector<T> scratch_;
   std::vector<std::byte> average_;
+  std::optional<Gathered> gathered_;
 };
 
 }  // namespace

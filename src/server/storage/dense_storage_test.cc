@@ -12,6 +12,17 @@
 namespace tally::server {
 namespace {
 
+// A range of elements.
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+
+  template <typename T>
+  std::span<const std::byte> of(const std::vector<T>& values) const {
+    return std::as_bytes(std::span<const T>(values).subspan(begin, end - begin));
+  }
+};
+
 constexpr std::size_t kCount = 5003;
 
 template <typename T>
@@ -117,10 +128,9 @@ TYPED_TEST(DenseStorageOf, DelayIsCompensatedAsThePaperSays) {
     for (int step = 0; step < 10; ++step) {
       const auto gradient = random_numbers<T>(kCount, rng);
       const auto backup = random_numbers<T>(kCount, rng);
-      const Gradient pushed{.values = bytes_view(gradient)};
-      TALLY_EXPECT_OK(storage->apply(
-          {&pushed, 1},
-          {.rate = 0.1, .compensation = 0.5, .adaptive = adaptive, .backup = bytes_view(backup)}));
+      const Gradient pushed{.values = bytes_view(gradient), .backup = bytes_view(backup)};
+      TALLY_EXPECT_OK(
+          storage->apply({&pushed, 1}, {.rate = 0.1, .compensation = 0.5, .adaptive = adaptive}));
       for (std::size_t i = 0; i < kCount; ++i)
         expected[i].step(0.1, expected[i].compensated(gradient[i], 0.5, adaptive, backup[i]));
     }
@@ -139,11 +149,152 @@ TYPED_TEST(DenseStorageOf, ACompensationOfZeroOrWithoutBackupIsNone) {
   const auto gradient = random_numbers<T>(kCount, rng);
   const auto backup = random_numbers<T>(kCount, rng);
   const Gradient pushed{.values = bytes_view(gradient)};
+  const Gradient with_backup{.values = bytes_view(gradient), .backup = bytes_view(backup)};
   TALLY_EXPECT_OK(plain->apply({&pushed, 1}, {.rate = 0.1}));
-  TALLY_EXPECT_OK(zero->apply({&pushed, 1}, {.rate = 0.1, .backup = bytes_view(backup)}));
+  TALLY_EXPECT_OK(zero->apply({&with_backup, 1}, {.rate = 0.1}));
   TALLY_EXPECT_OK(bare->apply({&pushed, 1}, {.rate = 0.1, .compensation = 1, .adaptive = true}));
   EXPECT_EQ(read_all<T>(*plain), read_all<T>(*zero));
   EXPECT_EQ(read_all<T>(*plain), read_all<T>(*bare));
+}
+
+// A round of gradients that were computed at different values: each has its own backup and factor.
+TYPED_TEST(DenseStorageOf, EachGradientOfARoundHasItsOwnDelay) {
+  using T = TypeParam;
+  const double tolerance = std::is_same_v<T, float> ? 1e-6 : 1e-14;
+  Rng rng(14);
+  const auto storage = made(this->spec(sgd()), this->budget_);
+  const auto start = random_numbers<T>(kCount, rng);
+  TALLY_EXPECT_OK(storage->assign({.values = bytes_view(start)}));
+  const std::vector<T> gradients[] = {random_numbers<T>(kCount, rng),
+                                      random_numbers<T>(kCount, rng)};
+  const std::vector<T> backups[] = {random_numbers<T>(kCount, rng), random_numbers<T>(kCount, rng)};
+  constexpr double kWeights[] = {1, 3}, kFactors[] = {1, 0.5};
+  std::vector<Gradient> round;
+  for (std::size_t r = 0; r < 2; ++r)
+    round.push_back({.values = bytes_view(gradients[r]),
+                     .weight = kWeights[r],
+                     .factor = kFactors[r],
+                     .backup = bytes_view(backups[r])});
+  TALLY_EXPECT_OK(storage->apply(round, {.rate = 0.1, .compensation = 0.5}));
+  const auto values = read_all<T>(*storage);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    double sum = 0;
+    for (std::size_t r = 0; r < 2; ++r) {
+      const double g = gradients[r][i];
+      const double moved = static_cast<double>(start[i]) - static_cast<double>(backups[r][i]);
+      sum += kWeights[r] / 4 * kFactors[r] * (g + 0.5 * g * g * moved);
+    }
+    ASSERT_NEAR(values[i], start[i] - 0.1 * sum, tolerance) << i;
+  }
+}
+
+// With stale=scale the mean of factors is that of the learning rate, so that an optimizer that
+// divides by the size of gradients makes shorter steps as well.
+TYPED_TEST(DenseStorageOf, FactorsShortenTheStepsOfEveryOptimizer) {
+  using T = TypeParam;
+  Rng rng(15);
+  const auto gradient = random_numbers<T>(kCount, rng);
+  for (const OptimizerSpec& optimizer : table_optimizers()) {
+    const auto whole = made(this->spec(optimizer), this->budget_);
+    const auto half = made(this->spec(optimizer), this->budget_);
+    const Gradient full{.values = bytes_view(gradient)};
+    const Gradient late{.values = bytes_view(gradient), .factor = 0.5};
+    TALLY_EXPECT_OK(whole->apply({&full, 1}, {.rate = 0.05}));
+    TALLY_EXPECT_OK(half->apply({&late, 1}, {.rate = 0.1}));
+    EXPECT_EQ(read_all<T>(*whole), read_all<T>(*half)) << to_string(optimizer);
+  }
+}
+
+TYPED_TEST(DenseStorageOf, AGatheredRoundIsAppliedLikeAnyOther) {
+  using T = TypeParam;
+  Rng rng(16);
+  for (const OptimizerSpec& optimizer : table_optimizers()) {
+    const auto at_once = made(this->spec(optimizer), this->budget_);
+    const auto gathered = made(this->spec(optimizer), this->budget_);
+    for (int step = 0; step < 3; ++step) {
+      const auto one = random_numbers<T>(kCount, rng);
+      const auto other = random_numbers<T>(kCount, rng);
+      const std::vector<Gradient> round = {{.values = bytes_view(one), .weight = 2},
+                                           {.values = bytes_view(other)}};
+      TALLY_EXPECT_OK(at_once->apply(round, {.rate = 0.1}));
+      // A mean that is given up leaves nothing behind.
+      TALLY_EXPECT_OK(gathered->gather({round.data(), 1}, {.rate = 7}));
+      gathered->forget_gathered();
+      TALLY_EXPECT_OK(gathered->gather(round, {.rate = 0.1}));
+      double squares = 0;
+      for (std::size_t i = 0; i < kCount; ++i)
+        squares += std::pow((2.0 * one[i] + other[i]) / 3, 2);
+      EXPECT_NEAR(gathered->measure(1, false).gradient, squares, 1e-4);
+      EXPECT_NEAR(gathered->measure(0.5, false).gradient, squares / 4, 1e-4);
+      TALLY_EXPECT_OK(gathered->apply_gathered({}));
+    }
+    EXPECT_EQ(read_all<T>(*at_once), read_all<T>(*gathered)) << to_string(optimizer);
+  }
+}
+
+TYPED_TEST(DenseStorageOf, AGatheredMeanIsClippedByValueAndFactor) {
+  using T = TypeParam;
+  Rng rng(17);
+  TableSpec spec = this->spec(sgd());
+  spec.measured = true;
+  spec.clip_value = 0.3;
+  const auto storage = made(spec, this->budget_);
+  const auto gradient = random_numbers<T>(kCount, rng);
+  const Gradient pushed{.values = bytes_view(gradient)};
+  TALLY_EXPECT_OK(storage->gather({&pushed, 1}, {.rate = 0.5}));
+  TALLY_EXPECT_OK(storage->apply_gathered({.factor = 0.25}));
+  const auto values = read_all<T>(*storage);
+  for (std::size_t i = 0; i < kCount; ++i)
+    ASSERT_NEAR(values[i], -0.125 * std::clamp(static_cast<double>(gradient[i]), -0.3, 0.3), 1e-7);
+}
+
+// lamb and lars over two parts give the bits of one update of the whole tensor.
+TYPED_TEST(DenseStorageOf, LayerwiseOptimizersNeedOnlyTheNormsOfTheWhole) {
+  using T = TypeParam;
+  for (const OptimizerSpec& optimizer : {lamb(), lars({.rate = 0.5, .weight_decay = 0.01})}) {
+    Rng rng(18);
+    TableSpec spec = dense_spec(kDataTypeOf<T>, kPartBytes / sizeof(T) + 1000, optimizer);
+    spec.measured = true;
+    const auto start = random_numbers<T>(spec.count, rng);
+    std::vector<std::unique_ptr<Storage>> parts;
+    std::vector<Range> ranges;
+    for (std::uint32_t part = 0; part < 2; ++part) {
+      parts.push_back(made(spec, this->budget_, part));
+      const std::size_t begin = part * (kPartBytes / sizeof(T));
+      ranges.push_back({begin, begin + elements_of(spec, part)});
+      TALLY_EXPECT_OK(parts[part]->assign({.values = ranges[part].of(start)}));
+    }
+    std::vector<T> whole = start, state[2];
+    for (auto& array : state) array.assign(spec.count, T(0));
+    for (std::uint64_t step = 1; step <= 3; ++step) {
+      auto gradient = random_numbers<T>(spec.count, rng);
+      Squares sums;
+      for (std::uint32_t part = 0; part < 2; ++part) {
+        const Gradient pushed{.values = ranges[part].of(gradient)};
+        TALLY_EXPECT_OK(parts[part]->gather({&pushed, 1}, {.rate = 0.1}));
+        const Squares squares = parts[part]->measure(1, /*direction=*/true);
+        sums.values += squares.values;
+        sums.gradient += squares.gradient;
+      }
+      const optimizer::Norms norms{.parameters = std::sqrt(sums.values),
+                                   .gradient = std::sqrt(sums.gradient)};
+      for (const auto& part : parts) TALLY_EXPECT_OK(part->apply_gathered({.norms = norms}));
+      optimizer::Segment<T> segment{whole, gradient, {state[0], state[1]}};
+      const optimizer::StepFacts facts{.step = step, .rate = 0.1};
+      optimizer::prepare(optimizer, facts, segment);
+      double values = 0, direction = 0;
+      for (const T value : whole) values += static_cast<double>(value) * value;
+      for (const T value : gradient) direction += static_cast<double>(value) * value;
+      EXPECT_NEAR(sums.values / values, 1, 1e-6);
+      EXPECT_NEAR(sums.gradient / direction, 1, 1e-6);
+      optimizer::finish(optimizer, facts, norms, segment);
+    }
+    for (std::uint32_t part = 0; part < 2; ++part) {
+      const auto values = read_all<T>(*parts[part]);
+      EXPECT_TRUE(std::equal(values.begin(), values.end(), whole.begin() + ranges[part].begin))
+          << to_string(optimizer);
+    }
+  }
 }
 
 TYPED_TEST(DenseStorageOf, BytesMayLieAtAnyAddress) {
@@ -174,9 +325,8 @@ TYPED_TEST(DenseStorageOf, PiecesOfAnySizeGiveTheSameBits) {
     Rng rng(8);
     const auto from = made(this->spec(optimizer), this->budget_);
     const auto gradient = random_numbers<T>(kCount, rng);
-    const Gradient pushed{.values = bytes_view(gradient)};
-    const ApplyOptions options{
-        .rate = 0.1, .compensation = 0.1, .adaptive = true, .backup = bytes_view(gradient)};
+    const Gradient pushed{.values = bytes_view(gradient), .backup = bytes_view(gradient)};
+    const ApplyOptions options{.rate = 0.1, .compensation = 0.1, .adaptive = true};
     for (int step = 0; step < 3; ++step) TALLY_EXPECT_OK(from->apply({&pushed, 1}, options));
     for (const std::size_t max_bytes : {std::size_t{100}, std::size_t{4097}, kMaxPayloadBytes}) {
       const auto to = made(this->spec(optimizer), this->budget_);
@@ -263,7 +413,6 @@ TYPED_TEST(DenseStorageOf, WhatDoesNotFitIsRefusedAndNothingChanges) {
   const auto storage = made(this->spec(adam()), this->budget_);
   const std::vector<T> few(kCount - 1, 1), right(kCount, 1);
   const Gradient short_one{.values = bytes_view(few)};
-  const Gradient whole{.values = bytes_view(right)};
   EXPECT_EQ(storage->apply({&short_one, 1}, {}).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(storage->add(short_one).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(storage->assign(short_one).error().code, ErrorCode::kCorrupt);
@@ -275,8 +424,9 @@ TYPED_TEST(DenseStorageOf, WhatDoesNotFitIsRefusedAndNothingChanges) {
     EXPECT_EQ(storage->read_state(array, std::as_writable_bytes(std::span(out))).error().code,
               ErrorCode::kInvalid);
   }
-  const ApplyOptions short_backup{.compensation = 1, .backup = bytes_view(few)};
-  EXPECT_EQ(storage->apply({&whole, 1}, short_backup).error().code, ErrorCode::kCorrupt);
+  const Gradient short_backup{.values = bytes_view(right), .backup = bytes_view(few)};
+  EXPECT_EQ(storage->apply({&short_backup, 1}, {.compensation = 1}).error().code,
+            ErrorCode::kCorrupt);
   for (const double weight :
        {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     const Gradient odd{.values = bytes_view(right), .weight = weight};
@@ -325,9 +475,8 @@ TEST(DenseStorage, AMeanSquareBeyondTheLimitIsRefused) {
   MemoryBudget budget(8192);
   const auto storage = made(dense_spec(DataType::kFloat32, 1024), budget);
   const std::vector<float> ones(1024, 1);
-  const Gradient pushed{.values = bytes_view(ones)};
-  const auto refused = storage->apply(
-      {&pushed, 1}, {.compensation = 1, .adaptive = true, .backup = bytes_view(ones)});
+  const Gradient pushed{.values = bytes_view(ones), .backup = bytes_view(ones)};
+  const auto refused = storage->apply({&pushed, 1}, {.compensation = 1, .adaptive = true});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, ErrorCode::kExhausted);
   EXPECT_EQ(read_all<float>(*storage), std::vector<float>(1024, 0));

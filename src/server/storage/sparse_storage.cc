@@ -1,10 +1,15 @@
 #include <algorithm>
 #include <atomic>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "kernel/array/norm.h"
+#include "kernel/array/weighted_sum.h"
 #include "kernel/reduce/reduce.h"
 #include "optimizer/update_rows.h"
 #include "server/protocol/message.h"
@@ -74,6 +79,9 @@ class SparseSum final {
     }
   }
 
+  void clamp(float limit) { kernel::clamp(rows_.data(), keys_.size() * dimension_, limit); }
+  void scale(float factor) { kernel::scale(rows_.data(), keys_.size() * dimension_, factor); }
+
   // In the order of their first occurrence.
   std::span<const std::uint64_t> keys() const { return keys_; }
   const float* rows() const { return rows_.data(); }
@@ -113,41 +121,60 @@ class SparseStorage final : public Storage {
         arrays_(arrays_of(spec)),
         budget_(budget),
         table_(shape_of(spec), budget),
-        rule_(spec.optimizer, spec.dimension),
+        optimizer_(spec.optimizer),
+        rule_(std::make_unique<optimizer::RowUpdate>(spec.optimizer, spec.dimension)),
         sum_(spec.dimension) {
     if (spec.dimension < kGatheredDimension)
       gathered_.resize(std::size_t{arrays_} * RowTable::kBatch * spec.dimension);
   }
 
   Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) override {
-    if (options.compensation != 0 && !options.backup.empty())
-      return wrong(ErrorCode::kInvalid, "only dense tables have their delay compensated");
-    TALLY_TRY(const std::vector<double> shares, shares_of(gradients));
-    std::size_t most = 0, last = 0, counted = 0;
+    TALLY_TRY(const MeanFactors factors, mean_factors(gradients));
+    std::size_t last = 0, counted = 0;
     for (std::size_t r = 0; r < gradients.size(); ++r) {
       TALLY_TRY(check_gradient(gradients[r]));
-      if (shares[r] == 0) continue;
-      most += gradients[r].keys.size();
+      if (options.compensation != 0 && !gradients[r].backup.empty())
+        return wrong(ErrorCode::kInvalid, "only dense tables have their delay compensated");
+      if (factors.shares[r] == 0) continue;
       last = r;
       ++counted;
     }
     if (counted == 0) return {};
-    const auto step = [&](std::span<const std::uint64_t> keys, const float* values) {
-      return for_rows(keys, [&](std::span<const Row> rows, std::size_t begin) {
-        update(rows, values + begin * spec_.dimension, options.rate);
-      });
-    };
+    use_momentum(options);
+    const double rate = options.rate * factors.rate;
     std::vector<float> copy;
     if (counted == 1)
-      return step(gradients[last].keys, aligned(gradients[last].values, copy).data());
-    sum_.begin(most);
-    for (std::size_t r = 0; r < gradients.size(); ++r) {
-      if (shares[r] == 0) continue;
-      sum_.add(gradients[r].keys, aligned(gradients[r].values, copy).data(),
-               static_cast<float>(shares[r]));
-    }
-    return step(sum_.keys(), sum_.rows());
+      return step(gradients[last].keys, aligned(gradients[last].values, copy).data(), rate);
+    sum_gradients(gradients, factors.shares);
+    return step(sum_.keys(), sum_.rows(), rate);
   }
+
+  // Makes the rows, so that apply_gathered() cannot fail.
+  Result<void> gather(std::span<const Gradient> gradients, const ApplyOptions& options) override {
+    TALLY_TRY(const MeanFactors factors, mean_factors(gradients));
+    for (const Gradient& gradient : gradients) TALLY_TRY(check_gradient(gradient));
+    sum_gradients(gradients, factors.shares);
+    TALLY_TRY(prepare_rows(sum_.keys()));
+    if (spec_.clip_value > 0) sum_.clamp(static_cast<float>(spec_.clip_value));
+    gathered_rate_ = options.rate * factors.rate;
+    return {};
+  }
+
+  // A sparse table has no norm of all its values, and takes no optimizer that needs it.
+  Squares measure(double factor, bool /*direction*/) const override {
+    const std::size_t count = sum_.keys().size() * spec_.dimension;
+    const double squares = kernel::square_sum(std::span<const float>(sum_.rows(), count));
+    return {.values = 0, .gradient = gathered_rate_ ? factor * factor * squares : 0};
+  }
+
+  Result<void> apply_gathered(const GatheredOptions& options) override {
+    if (!gathered_rate_) return {};
+    const double rate = *std::exchange(gathered_rate_, std::nullopt);
+    if (options.factor != 1) sum_.scale(static_cast<float>(options.factor));
+    return step(sum_.keys(), sum_.rows(), rate);
+  }
+
+  void forget_gathered() override { gathered_rate_.reset(); }
 
   Result<void> add(const Gradient& gradient) override {
     TALLY_TRY(check_gradient(gradient));
@@ -266,7 +293,10 @@ class SparseStorage final : public Storage {
     });
   }
 
-  void clear() override { table_.clear(); }
+  void clear() override {
+    table_.clear();
+    gathered_rate_.reset();
+  }
   std::uint64_t elements() const override { return table_.size(); }
   std::uint64_t bytes() const override { return table_.bytes(); }
 
@@ -282,6 +312,34 @@ class SparseStorage final : public Storage {
     if (gradient.values.size() == value_bytes(gradient.keys.size())) return {};
     return wrong(ErrorCode::kCorrupt, "{} bytes for {} rows of {} values", gradient.values.size(),
                  gradient.keys.size(), spec_.dimension);
+  }
+
+  // The weighted sum of the gradients, in sum_.
+  void sum_gradients(std::span<const Gradient> gradients, std::span<const double> shares) {
+    std::size_t most = 0;
+    for (std::size_t r = 0; r < gradients.size(); ++r)
+      if (shares[r] != 0) most += gradients[r].keys.size();
+    sum_.begin(most);
+    std::vector<float> copy;
+    for (std::size_t r = 0; r < gradients.size(); ++r)
+      if (shares[r] != 0)
+        sum_.add(gradients[r].keys, aligned(gradients[r].values, copy).data(),
+                 static_cast<float>(shares[r]));
+  }
+
+  // The momentum changes with the number of workers.
+  void use_momentum(const ApplyOptions& options) {
+    const OptimizerSpec wanted = with_momentum(spec_.optimizer, options);
+    if (wanted == optimizer_) return;
+    optimizer_ = wanted;
+    rule_ = std::make_unique<optimizer::RowUpdate>(wanted, spec_.dimension);
+  }
+
+  // One optimizer step of the rows.
+  Result<void> step(std::span<const std::uint64_t> keys, const float* values, double rate) {
+    return for_rows(keys, [&](std::span<const Row> rows, std::size_t begin) {
+      update(rows, values + begin * spec_.dimension, rate);
+    });
   }
 
   // Calls `work` with each batch of rows and the index of its first key; makes missing rows.
@@ -311,7 +369,7 @@ class SparseStorage final : public Storage {
                                         {}};
       for (std::size_t s = 1; s < arrays_; ++s)
         segment.state[s - 1] = {row.values() + s * dimension, dimension};
-      rule_.run(rate, {&step, 1}, segment);
+      rule_->run(rate, {&step, 1}, segment);
       row.set_steps(step);
       gradient += dimension;
     }
@@ -331,7 +389,7 @@ class SparseStorage final : public Storage {
         {gathered_.data(), count}, {const_cast<float*>(gradient), count}, {}};
     for (std::size_t s = 1; s < arrays_; ++s)
       segment.state[s - 1] = {gathered_.data() + s * count, count};
-    rule_.run(rate, {steps, rows.size()}, segment);
+    rule_->run(rate, {steps, rows.size()}, segment);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       rows[i].set_steps(steps[i]);
       for (std::size_t a = 0; a < arrays_; ++a)
@@ -370,9 +428,11 @@ class SparseStorage final : public Storage {
   const std::uint8_t arrays_;
   MemoryBudget& budget_;
   RowTable table_;
-  optimizer::RowUpdate rule_;
+  OptimizerSpec optimizer_;  // of rule_
+  std::unique_ptr<optimizer::RowUpdate> rule_;
   SparseSum sum_;
-  std::vector<float> gathered_;  // arrays_ times RowTable::kBatch rows
+  std::optional<double> gathered_rate_;  // the learning rate of the gathered mean, in sum_
+  std::vector<float> gathered_;          // arrays_ times RowTable::kBatch rows
 };
 
 }  // namespace

@@ -317,8 +317,10 @@ TEST(SparseStorage, WhatDoesNotFitIsRefusedAndNothingChanges) {
     const Gradient bad = gradient_of(keys, right, weight);
     EXPECT_EQ(storage->apply({&bad, 1}, {}).error().code, ErrorCode::kInvalid);
   }
-  const ApplyOptions compensated{.compensation = 1, .backup = bytes_view(right)};
-  EXPECT_EQ(storage->apply({&whole, 1}, compensated).error().code, ErrorCode::kInvalid);
+  Gradient compensated = whole;
+  compensated.backup = bytes_view(right);
+  EXPECT_EQ(storage->apply({&compensated, 1}, {.compensation = 1}).error().code,
+            ErrorCode::kInvalid);
   std::vector<float> out(5);
   EXPECT_EQ(storage->read(keys, std::as_writable_bytes(std::span(out))).error().code,
             ErrorCode::kInvalid);

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "optimizer/update_rule.h"
 #include "server/storage/memory.h"
 #include "server/storage/table_spec.h"
 #include "tally/error.h"
@@ -20,19 +22,34 @@ struct Gradient {
   std::span<const std::uint64_t> keys;
   std::span<const std::byte> values;
   double weight = 1;
+  double factor = 1;   // of the learning rate, for this gradient
+  bool plain = false;  // with a codec: it was not encoded (PushKind::kPlainGradient)
+  // The values that the gradient was computed at, for delay compensation; empty: none. Dense only.
+  std::span<const std::byte> backup = {};
 };
 
 struct ApplyOptions {
   double rate = 0.1;
+  std::optional<double> momentum = {};  // of sgd, in place of the optimizer's
   // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square +
   // 1e-7) if adaptive.
   double compensation = 0;
   bool adaptive = false;
-  // The values that the gradient was computed at; empty: no compensation. Dense only.
-  std::span<const std::byte> backup = {};
-  // Updates so far. With a codec and update=bsp it numbers the encoding of the average and the
-  // optimizer step, so that a worker can apply the same update.
+  // Updates so far. With a codec whose averages go back to the workers it numbers the encoding of
+  // the average and the optimizer step, so that a worker can apply the same update.
   std::uint64_t version = 0;
+};
+
+// Sums of squares over the elements of a part.
+struct Squares {
+  double values = 0;
+  double gradient = 0;  // of the gathered mean, or of the direction of lamb that it leads to
+};
+
+// The second half of an update whose mean is gathered.
+struct GatheredOptions {
+  double factor = 1;            // of the mean: clipping by norm
+  optimizer::Norms norms = {};  // of the whole table, for lamb and lars
 };
 
 // The values of one part and their optimizer state. Byte spans may have any alignment. Threads:
@@ -47,8 +64,15 @@ class Storage {
   // kCorrupt if the bytes are not of this part; kInvalid for a negative or infinite weight. With a
   // codec the gradients are decoded, and empty where the weight is 0.
   virtual Result<void> apply(std::span<const Gradient> gradients, const ApplyOptions& options) = 0;
-  // With a codec and update=bsp: the encoded average of the last apply(), for workers that apply it
-  // themselves. Empty if there is none.
+  // apply() in two halves, for updates that need norms over all parts. gather() makes the mean of
+  // the gradients and keeps it beside the values; nothing else changes. measure() may be called for
+  // several factors. apply_gathered() makes the step, and forget_gathered() gives the mean up.
+  virtual Result<void> gather(std::span<const Gradient> gradients, const ApplyOptions& options) = 0;
+  virtual Squares measure(double factor, bool direction) const = 0;
+  virtual Result<void> apply_gathered(const GatheredOptions& options) = 0;
+  virtual void forget_gathered() = 0;
+  // With a codec whose averages go back to the workers: the encoded average of the last update, for
+  // workers that apply it themselves. Empty if there is none.
   virtual std::span<const std::byte> average() const { return {}; }
   virtual Result<void> add(const Gradient& gradient) = 0;     // value += gradient
   virtual Result<void> assign(const Gradient& gradient) = 0;  // value = gradient; resets the state
@@ -97,9 +121,17 @@ Result<std::unique_ptr<Storage>> make_dense_storage(const TableSpec& spec, std::
 std::unique_ptr<Storage> make_sparse_storage(const TableSpec& spec, std::uint32_t part,
                                              MemoryBudget& budget);
 
-// The factors that turn a sum of gradients into their weighted mean; all zero if all weights are.
+// How a mean is made of gradients, and the factor of the learning rate for it: each gradient counts
+// with its weight times its factor, and the mean of the factors by weight is that of the rate.
+struct MeanFactors {
+  std::vector<double> shares;  // by gradient; all zero if all weights are
+  double rate = 1;
+};
 // kInvalid for a negative or infinite weight.
-Result<std::vector<double>> shares_of(std::span<const Gradient> gradients);
+Result<MeanFactors> mean_factors(std::span<const Gradient> gradients);
+
+// The optimizer of an update: without nesterov and dampening where no momentum is left.
+OptimizerSpec with_momentum(OptimizerSpec optimizer, const ApplyOptions& options);
 
 // Bytes as values: in place where the alignment allows it, otherwise in `copy`.
 template <typename T>

@@ -6,8 +6,8 @@
 #include "codec/encoder/encoder.h"
 #include "codec/lowrank/factors.h"
 #include "kernel/sparse/residual.h"
-#include "plan/plan.h"
 #include "server/protocol/message.h"
+#include "server/storage/table_spec.h"
 
 namespace tally::server {
 namespace {
@@ -20,8 +20,8 @@ constexpr std::uint32_t kBack = 0xFFFFFFFF;
 Result<std::shared_ptr<const TableCodec>> TableCodec::make(const TableSpec& spec) {
   if (spec.codec.empty()) return std::shared_ptr<const TableCodec>();
   TALLY_TRY(const plan::CodecSpec codec, plan::parse_codec(spec.codec));
-  TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
-  const bool in_step = plan.update == plan::Update::kBsp;
+  TALLY_TRY(const policy::Rules rules, rules_of(spec));
+  const bool in_step = rules.update == plan::Update::kBsp;
   const bool has_factors = codec.kind == plan::Codec::kPowersgd;
   if (has_factors && (!in_step || spec.columns == 0))
     return invalid("table '{}': powersgd needs update=bsp and columns", spec.name);
@@ -41,19 +41,19 @@ TableCodec::TableCodec(const plan::CodecSpec& spec, const TableSpec& table, bool
   if (spec.kind == plan::Codec::kDgc) densest_ = codec::make_broadcast_codec(spec, shape).codec;
 }
 
-std::unique_ptr<codec::Codec> TableCodec::own_codec(const Place& place) const {
-  const codec::Shape shape = codec::shape_of(columns_, place.first);
+std::unique_ptr<codec::Codec> TableCodec::own_codec(std::uint64_t first) const {
+  const codec::Shape shape = codec::shape_of(columns_, first);
   if (shape.first == 0 || !codec::differs_by_run(spec_)) return nullptr;
   return codec::make_codec(spec_, shape);
 }
 
-Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& place,
+Result<void> TableCodec::decode(std::span<const std::byte> bytes, std::uint64_t first,
                                 std::span<float> values) const {
   if (spec_.kind == plan::Codec::kPowersgd)
     return codec::decode_factors(
-        bytes, {.columns = columns_, .first = place.first, .count = values.size()}, values);
-  const std::unique_ptr<codec::Codec> own = own_codec(place);
-  const codec::Codec& used = codec::codec_at(spec_, own ? *own : *codec_, place.version);
+        bytes, {.columns = columns_, .first = first, .count = values.size()}, values);
+  const std::unique_ptr<codec::Codec> own = own_codec(first);
+  const codec::Codec& used = own ? *own : *codec_;
   std::size_t most = used.max_bytes(values.size());
   // dgc sends a larger share of the values during its warm-up.
   if (densest_ != nullptr) most = std::max(most, densest_->max_bytes(values.size()));
@@ -64,8 +64,9 @@ Result<void> TableCodec::decode(std::span<const std::byte> bytes, const Place& p
 }
 
 void TableCodec::mean(std::span<const float* const> decoded, std::span<const double> weights,
-                      std::span<float> mean) const {
+                      bool plain, std::span<float> mean) const {
   TALLY_CHECK(!decoded.empty());
+  if (plain) return codec::mean_of_decoded({}, decoded, weights, mean);
   // PowerSGD factors are of the mean already, and equal on all workers.
   if (spec_.kind == plan::Codec::kPowersgd) {
     std::copy_n(decoded.front(), mean.size(), mean.begin());
@@ -77,7 +78,8 @@ void TableCodec::mean(std::span<const float* const> decoded, std::span<const dou
 std::vector<std::byte> TableCodec::send_back(const Place& place, std::span<float> mean,
                                              std::span<float> residual) const {
   TALLY_CHECK(goes_back());
-  const std::unique_ptr<codec::Codec> own = own_codec(place);
+  const std::unique_ptr<codec::Codec> own =
+      codec::mean_differs_by_run(spec_) ? own_codec(place.first) : nullptr;
   const codec::Codec& used = codec::codec_at(spec_, own ? *own : *back_.codec, place.version);
   if (back_.feedback)
     for (std::size_t i = 0; i < mean.size(); ++i) residual[i] += mean[i];

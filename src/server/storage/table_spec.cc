@@ -6,15 +6,15 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
-#include "optimizer/update_rule.h"
 #include "plan/codec_spec.h"
+#include "plan/plan.h"
 #include "server/protocol/message.h"
 #include "wire/fields.h"
 
 namespace tally::server {
 namespace {
 
-constexpr std::uint8_t kSpecVersion = 2;
+constexpr std::uint8_t kSpecVersion = 3;
 constexpr std::size_t kMaxTableNameBytes = 200;
 constexpr std::size_t kMaxPlanBytes = 1000;
 constexpr std::size_t kMaxOptimizerBytes = 1000;
@@ -104,6 +104,8 @@ void fields(Fields& f, wire::FieldsOf<Fields, EncodedSpec>& body) {
   f.text(spec.codec, kMaxCodecBytes);
   f.number(spec.columns);
   f.number(spec.first_element);
+  f.flag(spec.measured);
+  f.real(spec.clip_value);
 }
 
 // The canonical text of the codec; check() judges a text that is no codec.
@@ -114,21 +116,25 @@ std::string codec_text(const TableSpec& spec) {
 
 }  // namespace
 
+Result<policy::Rules> rules_of(const TableSpec& spec) {
+  TALLY_TRY(const plan::Plan plan, plan::parse_plan(spec.plan, {.home = plan::Home::kServer}));
+  return policy::rules_of(plan, spec.workers, spec.seed);
+}
+
 Result<void> check(const TableSpec& spec) {
   if (spec.name.empty() || spec.name.size() > kMaxTableNameBytes)
     return invalid("a table's name has {} bytes, must have 1 to {}", spec.name.size(),
                    kMaxTableNameBytes);
   if (const auto sound = tally::check(spec.optimizer); !sound.has_value())
     return invalid_spec(spec, "{}", sound.error().message);
-  if (optimizer::is_layerwise(spec.optimizer))
-    return invalid_spec(spec,
-                        "{} needs norms over whole tensors, which a server does not "
-                        "see",
-                        to_string(spec.optimizer));
   if (spec.plan.size() > kMaxPlanBytes)
     return invalid_spec(spec, "a plan of {} bytes, limit {}", spec.plan.size(), kMaxPlanBytes);
   if (spec.workers < 1 || spec.workers > static_cast<int>(kMaxWorkers))
     return invalid_spec(spec, "{} workers, must be 1 to {}", spec.workers, kMaxWorkers);
+  const bool is_limit = std::isfinite(spec.clip_value) && spec.clip_value >= 0;
+  if (!is_limit || (spec.clip_value != 0 && !spec.measured))
+    return invalid_spec(spec, "clip_value is {}, must be 0, or above 0 with `measured`",
+                        spec.clip_value);
   TALLY_TRY(check_codec(spec));
   switch (spec.kind) {
     case TableKind::kDense:

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "policy/rules.h"
 #include "tally/error.h"
 #include "tally/server.h"
 
@@ -31,6 +32,9 @@ inline std::size_t value_bytes(const TableSpec& spec, std::uint32_t part) {  // 
   return elements_of(spec, part) * size_of(spec.type);
 }
 std::uint32_t part_of_key(std::uint64_t key, std::uint32_t parts);  // sparse
+
+// The rules of the table's plan; kInvalid for a wrong one.
+Result<policy::Rules> rules_of(const TableSpec& spec);
 
 // kInvalid, with the reason, if there can be no such table. make_table_config() checks the plan.
 Result<void> check(const TableSpec& spec);

@@ -114,8 +114,13 @@ TEST(TableSpec, WhatNoTableCanBeIsRefusedInWords) {
       [](TableSpec& s) { s.name.assign(201, 'x'); });
   add("table 'weights': rate of sgd is -1, must be a finite number from 0", dense,
       [](TableSpec& s) { s.optimizer.rate = -1; });
-  add("table 'weights': lamb needs norms over whole tensors, which a server does not see", dense,
-      [](TableSpec& s) { s.optimizer = lamb(); });
+  add("table 'weights': clip_value is -1, must be 0, or above 0 with `measured`", dense,
+      [](TableSpec& s) {
+        s.measured = true;
+        s.clip_value = -1;
+      });
+  add("table 'weights': clip_value is 1, must be 0, or above 0 with `measured`", dense,
+      [](TableSpec& s) { s.clip_value = 1; });
   add("table 'weights': a plan of 1001 bytes, limit 1000", dense,
       [](TableSpec& s) { s.plan.assign(1001, ' '); });
   add("table 'weights': 0 workers, must be 1 to 65536", dense, [](TableSpec& s) { s.workers = 0; });

@@ -65,8 +65,20 @@ TEST_F(TrainFailure, AWorkerOutOfMemoryEndsTheTrainingAndIsNamed) {
 TEST_F(TrainFailure, ALossThatIsNoNumberEndsTheTrainingAndNamesTheRate) {
   Child tally = folder_.train(
       {"linear", "--workers", "2", "--samples", "200", "--rate", "1e30", "--steps", "50"});
-  EXPECT_TRUE(tally.exits(1, kTrainingTime)) << tally.transcript();
+  EXPECT_TRUE(tally.exits(3, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.errors(), HasSubstr("the training has diverged: the loss of step"));
   EXPECT_THAT(tally.errors(), HasSubstr("a rate of 1e+30 is too high"));
+}
+
+// On servers each worker sees its own loss, and none goes on alone; a restart would end the same
+// way.
+TEST_F(TrainFailure, ADivergedTrainingOnServersIsNotRestarted) {
+  Child tally =
+      folder_.train({"linear", "--workers", "2", "--samples", "200", "--rate", "1e30", "--steps",
+                     "50", "--plan", "home=server update=asp", "--max-restarts", "2"});
+  EXPECT_TRUE(tally.exits(3, kTrainingTime)) << tally.transcript();
+  EXPECT_THAT(tally.errors(), HasSubstr("the training has diverged"));
+  EXPECT_THAT(tally.errors(), Not(HasSubstr("restart 1 of 2")));
 }
 
 }  // namespace

@@ -31,6 +31,12 @@ class Failure : public std::runtime_error {
   Error error_;
 };
 
+// The training has diverged: it cannot go on from these parameters.
+class Divergence : public Failure {
+ public:
+  using Failure::Failure;
+};
+
 // The value of a result; throws its error as a Failure.
 template <typename T>
 T or_throw(Result<T> result) {
@@ -51,8 +57,8 @@ struct ParameterGroup {
   OptimizerSpec optimizer;
 };
 
-// Disables weight decay for biases and normalisation: for all parameters with fewer than two
-// dimensions.
+// Disables weight decay, and the trust ratio of lamb and lars, for biases and normalisation: for
+// all parameters with fewer than two dimensions.
 ParameterGroup without_decay(OptimizerSpec optimizer);
 
 // The treatment of buffers, such as batch-norm statistics, in synchronise_buffers(). Integer
@@ -69,6 +75,20 @@ enum class Replica {
   kRank,  // every worker has its own, with all optimizer state: the loss of a host costs no state
 };
 
+// Scaling of the loss for training with float16, whose small gradients would vanish: the trainer
+// multiplies the loss by a factor before the backward pass, and divides the gradients by it. An
+// update whose gradient is not finite on any rank is discarded on all ranks, and the factor falls.
+// With asp, ssp, kbatch, kasync and softsync, whose updates do not have the gradients of all ranks,
+// each rank discards its own gradient and has a factor of its own. After kMostDiscarded discarded
+// updates in a row the trainer throws a Divergence.
+struct LossScale {
+  static constexpr std::uint64_t kMostDiscarded = 100;
+  double initial = 65536;
+  double growth = 2;              // of the factor, after `interval` updates without an overflow
+  double backoff = 0.5;           // of the factor, after an overflow
+  std::uint64_t interval = 2000;  // updates
+};
+
 struct TrainerOptions {
   // The update policy, see docs/policies.md. A plan that this version does not support is refused.
   std::string plan = {};
@@ -77,6 +97,8 @@ struct TrainerOptions {
   std::optional<double> clip_value;  // limit for each element of the gradient, before clip_norm
   std::optional<double> clip_norm;   // limit for the Euclidean norm of the whole gradient
   int accumulate = 1;                // calls of step() per update
+  // Before a custom loop calls backward() it multiplies its loss by Trainer::loss_scale().
+  std::optional<LossScale> loss_scale;
   Buffers buffers = Buffers::kAverage;
   std::vector<ParameterGroup> groups;
   RateSchedule schedule;
@@ -103,7 +125,9 @@ struct TrainerOptions {
 struct StepOutcome {
   double loss = 0;            // mean over the samples of all ranks; home=server: of this rank
   std::uint64_t samples = 0;  // likewise
-  bool updated = false;       // false inside an accumulation, and if no rank had a sample
+  // False inside an accumulation, if no rank had a sample, and if loss scaling has discarded the
+  // update.
+  bool updated = false;
 };
 
 // The fate of this rank's gradients.
@@ -201,10 +225,10 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 //   loss.backward();
 //   trainer.apply(samples);
 //
-// With update=backup:B (and asp, ssp, kbatch on servers) ranks are not in step: loops run until
-// steps() reaches their end, and meet() brings the ranks together. With backup:B the parameters of
-// a straggler change while it computes, once the other ranks are two updates ahead; its gradient
-// then does not count.
+// With update=backup:B (and asp, ssp, kbatch, kasync, softsync on servers) ranks are not in step:
+// loops run until steps() reaches their end, and meet() brings the ranks together. With backup:B
+// the parameters of a straggler change while it computes, once the other ranks are two updates
+// ahead; its gradient then does not count.
 //
 // Gradients are weighted by samples. Between backward() and apply() the caller may change `.grad`
 // of a parameter; an update consumes it. Every rank makes the same calls. A
@@ -255,6 +279,10 @@ class Trainer {
 
   // The learning rate of the next update, for parameters in no group.
   double rate() const;
+  // The present factor of the loss; 1 without TrainerOptions::loss_scale.
+  double loss_scale() const;
+  // Updates that loss scaling has discarded.
+  std::uint64_t discarded() const;
   // Updates so far.
   std::uint64_t steps() const;
   RateSchedule& schedule();

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "exchange/server/server_worker.h"
+
+namespace tally::exchange {
+
+// The end of a round on measured tables. The update needs norms over the mean gradient of all
+// workers: for clipping by norm, for the layerwise optimizers, and to discard gradients that are
+// not finite. Servers have the mean in parts, so that the workers put the norms together:
+//
+//   measure   each part tells the sums of squares of its mean gradient and values
+//   finish    every worker computes the same norms, and tells each part to apply its mean with them
+//
+// The first worker that tells a part to finish its round decides. A worker that comes later, or
+// after another one has died between two parts, takes over the numbers of that call.
+class RoundNorms final {
+ public:
+  struct Options {
+    std::optional<double> clip_norm;
+    bool discards_nonfinite = false;  // rounds whose mean gradient is not finite
+  };
+  RoundNorms(ServerWorker& worker, const Options& options) : worker_(worker), options_(options) {}
+
+  // Finishes the round of a version on all tables. Returns the options of each dense table.
+  Result<std::vector<ServerClient::FinishOptions>> finish(std::uint64_t version);
+
+ private:
+  using Parts = std::vector<ServerClient::Measured>;
+
+  Result<std::vector<Parts>> measure(const ServerClient::MeasureOptions& options,
+                                     std::size_t tables);
+  ServerClient::FinishOptions common(const std::vector<Parts>& tables, std::uint64_t version) const;
+  static void set_norms(const Parts& parts, double factor, ServerClient::FinishOptions& table);
+
+  ServerWorker& worker_;
+  const Options options_;
+};
+
+}  // namespace tally::exchange
