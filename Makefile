@@ -7,7 +7,7 @@ BENCH_ARGS ?= --against gloo,openmpi,mpich
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build test soak train bench lint lint-all lint-form format asan tsan fuzz
-.PHONY: standalone clean
+.PHONY: accuracy standalone clean
 
 help: ## show this list
 	@echo "make TARGET, where TARGET is one of:"
@@ -25,6 +25,7 @@ PACKAGES_fuzz = build test clang
 PACKAGES_standalone = build clang
 PACKAGES_bench = build bench
 PACKAGES_train = build train
+PACKAGES_accuracy = build accuracy
 PACKAGES = $(sort $(foreach goal,$(MAKECMDGOALS),$(or $(PACKAGES_$(goal)),build test)))
 
 setup: ## install the packages that building and testing need
@@ -59,6 +60,12 @@ bench: setup ## measure all-reduce against other libraries
 	@cmake --preset release
 	@cmake --build build/release --parallel $(JOBS) --target tally
 	build/release/tally bench allreduce $(BENCH_ARGS)
+
+# Arguments of bench/accuracy/accuracy.py, as in ACCURACY_ARGS="--quick --data FOLDER".
+ACCURACY_ARGS ?=
+accuracy: build/release/build.ninja ## train under many plans for an hour; write docs/accuracy.md
+	@cmake --build build/release --parallel $(JOBS) --target tally tally-train torch_test
+	@bench/accuracy/accuracy.py $(ACCURACY_ARGS)
 
 lint: build/release/build.ninja ## check format and run clang-tidy on what changed since main
 	@tools/lint.sh changed

@@ -271,6 +271,7 @@ TEST(TrainerServer, SettingsThatProbablyHarmAreToldOnce) {
       {adam(), "codec=sign", "codec=onebit-adam or int8 keeps the accuracy"},
       {adagrad(), "home=server codec=topk:0.01", "codec=int8 keeps the accuracy"},
       {lamb(), "codec=randk:0.1", "codec=int8 keeps the accuracy"},
+      {adamw(), "codec=powersgd:4", "codec=onebit-adam or int8 keeps the accuracy"},
       {sgd(), "home=server update=asp stale=drop:0", "use stale=drop:2 or more"},
       {adam(), "codec=int8", ""},
       {sgd(), "codec=sign", ""},

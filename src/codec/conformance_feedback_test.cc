@@ -95,7 +95,8 @@ TEST_P(Feedback, IsPlainDuringAWarmUp) {
     const Values sent = decode(codec_at(spec, *codec_, step), std::span(bytes).first(used), kCount);
     if (step < 3) {
       EXPECT_TRUE(same_bits(sent, gradient)) << step;
-      for (const float value : encoder->states().back().values) ASSERT_EQ(value, 0);
+      const std::span<const float> residual = encoder->states().back().values;
+      for (const float value : residual) ASSERT_EQ(value, 0);
     } else {
       EXPECT_LE(used, codec_->max_bytes(kCount));
     }

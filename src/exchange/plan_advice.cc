@@ -25,6 +25,7 @@ bool is_biased(const plan::CodecSpec& spec) {
     case plan::Codec::kTopk:
     case plan::Codec::kRandk:
     case plan::Codec::kThreshold:
+    case plan::Codec::kPowersgd:
       return true;
     default:
       return false;

@@ -23,7 +23,7 @@ struct Rules {
   bool adaptive = false;         // compensate:L,adaptive
   plan::Conflict conflict = plan::Conflict::kLock;
   plan::RateShare rate = plan::RateShare::kDamped;
-  bool kept_momentum = false;  // asp, ssp: momentum=kept
+  bool kept_momentum = false;  // momentum=kept
   std::uint64_t seed = 1;      // of subsets
 
   // Whether gradients are accumulated and applied together: not with asp and ssp.

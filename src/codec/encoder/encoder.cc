@@ -130,7 +130,8 @@ class EarlyMomentumEncoder final : public Encoder {
 //   u = momentum * u + residual, residual = 0, sends u    for the values whose turn it is
 // With nesterov it sends residual + momentum * u. All senders send the same values, so the mean of
 // their u is the momentum of an optimizer that updates a value only when its mean arrives. Momentum
-// before the feedback would instead count a gradient once for every step that the value waits.
+// before the feedback would instead count a gradient once for every step that the value waits. A
+// value whose residual is exactly 0 has no turn: its momentum stays as it is.
 class MaskedMomentumEncoder final : public Encoder {
  public:
   MaskedMomentumEncoder(const plan::CodecSpec& spec, const Codec& codec, std::size_t count,
@@ -155,7 +156,6 @@ class MaskedMomentumEncoder final : public Encoder {
     const Result<void> read = codec.decode(out.first(drawn), sent_);
     TALLY_CHECK(read.has_value());
     subtract_sent(codec, out.first(drawn), residual_);
-    // A sum of exactly zero counts as not sent.
     for (std::size_t i = 0; i < sent_.size(); ++i) {
       if (!sends_all && sent_[i] == 0) continue;
       momentum_[i] = factor_ * momentum_[i] + sent_[i];
@@ -165,7 +165,7 @@ class MaskedMomentumEncoder final : public Encoder {
     return codec.encode(sent_, draw, out);
   }
   // A dropped u is sent again as part of the next sum, from which the momentum begins anew. The
-  // values then move as far in the end, one turn later.
+  // values then move as far in the end (with nesterov about as far), one turn later.
   void take_back(std::span<const std::byte> sent) override {
     add_dropped(codec_, sent, residual_);
     const Result<void> read = codec_.decode(sent, sent_);

@@ -14,8 +14,9 @@ namespace tally::exchange {
 //   measure   each part tells the sums of squares of its mean gradient and values
 //   finish    every worker computes the same norms, and tells each part to apply its mean with them
 //
-// The first worker that tells a part to finish its round decides. A worker that comes later, or
-// after another one has died between two parts, takes over the numbers of that call.
+// The first finish that reaches a part sets its factor and norms. A worker that measures a part
+// later receives these numbers and uses them for the other parts, so that a round ends in the same
+// way everywhere even if the first worker dies between two parts.
 class RoundNorms final {
  public:
   struct Options {

@@ -251,7 +251,7 @@ void ServerStep::add_kept() {
 
 void ServerStep::keep_gradient() {
   if (!kept_) {
-    kept_.emplace();
+    kept_ = Kept{};
     for (const std::span<std::byte> flat : room_->flat) kept_->sums.emplace_back(flat.size());
   }
   for (std::size_t t = 0; t < kept_->sums.size(); ++t)

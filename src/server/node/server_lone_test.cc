@@ -259,7 +259,7 @@ class PushesTogether : public testing::Test {
   LoneServer server_{2};
   BusyTransport transport_{server_};
   MemoryBudget budget_{0};
-  const NewestSnapshot snapshot_;
+  const NewestSnapshot snapshot_{};
   std::atomic<std::int64_t> fill_bytes_{0};
   DeferredParts deferred_;
   std::atomic<std::uint64_t> failed_records_{0};

@@ -164,7 +164,7 @@ void TablePart::measure(NodeId from, const Message& message) {
   const MessageHeader& header = message.header;
   const auto factor = decode_values(message.payload);
   if (!config_.spec.measured || !factor || factor->size() != 1)
-    return refuse(from, header, corrupt("a measurement that the table does not take"));
+    return refuse(from, header, corrupt("invalid measure request for this table"));
   round_.pass(from, header.version + 1);
   run_due();
   if (has_failed(header.version)) return refuse(from, header, failure_->why);
@@ -194,7 +194,7 @@ void TablePart::take_finish(NodeId from, const Message& message) {
   const auto values = decode_values(message.payload);
   if (!config_.spec.measured || !values || values->size() != 3 ||
       header.least_version != header.version + 1)
-    return refuse(from, header, corrupt("a round's end that the table does not take"));
+    return refuse(from, header, corrupt("invalid finish request for this table"));
   round_.pass(from, header.least_version);
   const bool is_first = !finish_ || finish_->version != round_.version();
   if (header.version == round_.version() && is_first && !has_failed(header.version))

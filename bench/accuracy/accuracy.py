@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Trains recipes under many plans and writes docs/accuracy.md.
+
+Every plan is trained with the same seeds as the reference, update=bsp without a codec. Exit code 1
+if a plan leaves its band, if a reference misses its level, or if a training fails; 2 if nothing
+can be trained; 130 after Ctrl-C. Finished trainings are not repeated. README.md has the method.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from comparison import compare
+from experiments import EXPERIMENTS, QUICK, Row
+from page import page_of, section_of, table_of
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+FETCHED = ("mnist", "fashion-mnist", "cifar10", "imdb")  # by `tally data get`
+TIMEOUT_S = 3600  # of one training
+
+
+class Failure(Exception):
+    """A command failed; the text says which and how."""
+
+
+def output_of(command):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False,
+                              timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise Failure(f"{shlex.join(command)}: no end within {TIMEOUT_S} s") from error
+    except OSError as error:
+        raise Failure(f"{command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        last = (done.stdout + done.stderr).strip().splitlines()[-3:]
+        raise Failure(f"{shlex.join(command)}: exit code {done.returncode}: {' | '.join(last)}")
+    return done.stdout
+
+
+def commit_of(root):
+    """The commit of the tree; marked if a file outside docs/ differs from it."""
+    commit = output_of(["git", "-C", root, "rev-parse", "--short=10", "HEAD"]).strip()
+    changes = output_of(["git", "-C", root, "status", "--porcelain", "--untracked-files=no",
+                         "--", ".", ":!docs"])
+    return commit + (" with changes" if changes.strip() else "")
+
+
+class Results:
+    """Finished commands and their figures, one JSON object per line of a file. Only those of the
+    present commit are used again, and none if the tree has changes."""
+
+    def __init__(self, path, commit):
+        self.path, self.commit = path, commit
+        self.lock = threading.Lock()
+        self.known = {}
+        if os.path.exists(path) and "changes" not in commit:
+            with open(path, encoding="utf-8") as file:
+                lines = [json.loads(line) for line in file]
+            self.known = {line["command"]: line for line in lines if line["commit"] == commit}
+
+    def of(self, command, measure):
+        """The figures of a command: known ones, or those that measure() returns now."""
+        if command not in self.known:
+            begin = time.monotonic()
+            figures = measure()
+            line = {"commit": self.commit, "command": command, "figures": figures,
+                    "seconds": time.monotonic() - begin}
+            with self.lock:
+                self.known[command] = line
+                with open(self.path, "a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+        return self.known[command]
+
+
+class Runner:
+    """Runs the commands of experiments."""
+
+    def __init__(self, options, results):
+        self.options, self.results = options, results
+        self.lock = threading.Lock()
+        self.done, self.total = 0, 0
+        self.failures = []
+
+    def find(self, data):
+        """The place of a dataset; None if this machine cannot have it."""
+        if data not in FETCHED:
+            path = os.path.join(self.options.data, data)
+            return path if os.path.exists(path) else None
+        try:
+            said = self.run(["tally", "data", "get", data])
+        except Failure as failure:
+            print(failure, file=sys.stderr)
+            return None
+        return re.search(rf"^{data} is in (.*), [^,]*, sha256", said, re.MULTILINE).group(1)
+
+    def run(self, command):
+        """Executes a command; `tally` means that of the build. Returns its output."""
+        if command[0] == "tally":
+            command = [self.options.tally, *command[1:]]
+        return output_of(command)
+
+    def train(self, experiment, paths, plan, seed):
+        """Returns the figure of a training; None if it failed."""
+        def measure():
+            with tempfile.TemporaryDirectory() as folder:
+                return experiment.measure(plan, seed, paths, folder, self.run)
+
+        metric = experiment.metric
+        try:
+            line = self.results.of(experiment.command(plan, seed), measure)
+        except Failure as failure:
+            self.failures.append(str(failure))
+            self.tell(f"FAILED: {failure}")
+            return None
+        figure = line["figures"][metric.key] * metric.factor
+        self.tell(f"{experiment.name}, {plan}, seed {seed}: {figure:.{metric.digits}f} "
+                  f"after {line['seconds']:.0f} s")
+        return figure
+
+    def tell(self, text):
+        with self.lock:
+            self.done += 1
+            print(f"[{self.done}/{self.total}] {text}", file=sys.stderr, flush=True)
+
+    def train_all(self, experiments):
+        """Returns the figures of all seeds by plan, for each experiment; None for an experiment
+        whose data are missing."""
+        found = {data: self.find(data) for e in experiments for data in e.needs}
+        ready = [e for e in experiments if all(found[data] for data in e.needs)]
+        self.total = sum(len(e.rows) * e.seeds for e in ready)
+        with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
+            started = {e.name: {row.plan: [pool.submit(self.train, e, found, row.plan, seed)
+                                           for seed in range(1, e.seeds + 1)] for row in e.rows}
+                       for e in ready}
+            try:
+                return {name: {plan: [each.result() for each in seeds]
+                               for plan, seeds in plans.items()}
+                        for name, plans in started.items()}
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def joined_batches(build):
+    """Runs the test that N workers train as one worker with the joined batch. Returns a sentence
+    for the page."""
+    said = output_of([os.path.join(build, "adapters", "torch", "torch_test"),
+                      "--gtest_filter=*JoinedBatch*"])
+    passed = re.search(r"\[  PASSED  \] (\d+) tests?", said)
+    if not passed or int(passed.group(1)) == 0:
+        raise Failure("torch_test has no test JoinedBatch")
+    return (f"Before the trainings {passed.group(1)} tests show that N workers train as one worker "
+            "with the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in "
+            "the group and on servers (`torch_test --gtest_filter=*JoinedBatch*`).")
+
+
+def machine():
+    """Cores and processor, for the page."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        model = re.search(r"model name\s*: (.*)", file.read())
+    return f"{os.cpu_count()} cores ({model.group(1) if model else 'unknown processor'})"
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build", "release"),
+                        help="folder of the build")
+    parser.add_argument("--tally", help="the program tally; default: that of the build")
+    parser.add_argument("--data", default=os.path.join(ROOT, "data"), metavar="FOLDER",
+                        help="datasets that `tally data get` does not fetch; README.md lists them")
+    parser.add_argument("--quick", action="store_true",
+                        help="fewer and shorter trainings, in ten minutes; no page is written")
+    parser.add_argument("--only", default="", metavar="NAME",
+                        help="experiments whose names contain NAME; no page is written")
+    parser.add_argument("--plans", default="", metavar="PLAN;PLAN",
+                        help="with --only: these plans in place of those of the experiment, beside "
+                             "the reference")
+    parser.add_argument("--seeds", type=int, help="seeds of every plan; no page is written")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2),
+                        help="trainings at a time; default: one for two cores")
+    parser.add_argument("--results", help="file of finished trainings; default: accuracy.jsonl in "
+                                          "the folder of the build")
+    options = parser.parse_args()
+    options.tally = options.tally or os.path.join(options.build, "tally")
+    options.results = options.results or os.path.join(options.build, "accuracy.jsonl")
+    return options
+
+
+def chosen(options):
+    """The experiments with the changes that the options ask for."""
+    result = [e for e in (QUICK if options.quick else EXPERIMENTS) if options.only in e.name]
+    if options.plans:
+        plans = [Row(plan) for plan in options.plans.split(";")]
+        result = [dataclasses.replace(e, rows=(e.rows[0], *plans)) for e in result]
+    if options.seeds:
+        result = [dataclasses.replace(e, seeds=options.seeds) for e in result]
+    return result
+
+
+def sections_of(experiments, values):
+    """Yields the section of each experiment and whether all its rows are inside their bands."""
+    for experiment in experiments:
+        if experiment.name not in values:
+            needed = ", ".join(f"`{data}`" for data in experiment.needs)
+            yield section_of(experiment, [f"Not trained: needs {needed}."]), True
+            continue
+        complete = {plan: figures for plan, figures in values[experiment.name].items()
+                    if None not in figures}
+        if len(complete) < len(experiment.rows):
+            yield section_of(experiment, ["A training failed."]), False
+            continue
+        comparisons = compare(experiment, complete)
+        is_inside = all(each.is_inside for each in comparisons)
+        yield section_of(experiment, table_of(experiment, comparisons)), is_inside
+
+
+def run(options):
+    begin = time.monotonic()
+    commit = commit_of(ROOT)
+    facts = [f"Commit {commit}, {machine()}."]
+    if not options.only:
+        facts.append(joined_batches(options.build))
+    experiments = chosen(options)
+    if not experiments:
+        names = ", ".join(e.name for e in EXPERIMENTS)
+        raise Failure(f"--only {options.only}: no such experiment; known: {names}")
+    runner = Runner(options, Results(options.results, commit))
+    values = runner.train_all(experiments)
+    pairs = list(sections_of(experiments, values))
+    facts[0] = facts[0][:-1] + f", {(time.monotonic() - begin) / 60:.0f} minutes."
+    page = page_of(facts, [section for section, _ in pairs])
+    if options.quick or options.only or options.seeds:
+        print(page)
+    else:
+        with open(os.path.join(ROOT, "docs", "accuracy.md"), "w", encoding="utf-8") as file:
+            file.write(page)
+        print("written: docs/accuracy.md")
+    outside = [e.name for e, (_, is_inside) in zip(experiments, pairs) if not is_inside]
+    print(f"outside: {', '.join(outside)}" if outside else "all plans are inside their bands")
+    return 1 if outside or runner.failures else 0
+
+
+def main():
+    try:
+        return run(parse_options())
+    except Failure as failure:
+        print(f"accuracy: {failure}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; the same command continues", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Tests the comparison of plans, and accuracy.py with a program in place of tally."""
+import math
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from accuracy import Results
+from comparison import compare
+from experiments import ACCURACY, EXPERIMENTS, LOSS, QUICK, Experiment, Row
+
+# Writes the record of a training: codec=int8 is 40 points behind. Counts its trainings in a file.
+FAKE = """#!{python}
+import json, os, sys
+words = sys.argv[1:]
+if words[:2] == ["data", "get"]:
+    print(f"{{words[2]}} is in /nowhere, 1MiB, sha256 as published")
+elif words[0] == "train":
+    plan = words[words.index("--plan") + 1]
+    if plan == os.environ.get("FAILS"):
+        sys.exit("error: it fails")
+    accuracy = 0.995 - (0.4 if plan == "codec=int8" and "BAD" in os.environ else 0)
+    with open(words[words.index("--json") + 1], "a") as file:
+        file.write(json.dumps({{"accuracy": accuracy}}) + "\\n")
+"""
+
+
+def experiment_of(metric, level, *rows):
+    return Experiment("name", "Title", "", "lenet", "mnist", "", metric, rows, 2, level)
+
+
+class ComparisonTest(unittest.TestCase):
+    def test_difference_is_that_of_the_means_and_pools_the_spreads_of_all_plans(self):
+        experiment = experiment_of(ACCURACY, 0, Row("a"), Row("b", 1), Row("c", 1))
+        values = {"a": [90, 92], "b": [89, 93], "c": [91, 92]}
+        a, b, c = compare(experiment, values)
+        self.assertEqual((a.mean, a.difference, a.error), (91, 0, 0))
+        self.assertAlmostEqual(b.difference, 0)
+        self.assertAlmostEqual(c.difference, 0.5)
+        # Paired differences -1, 1 and 1, 0 have the variances 2 and 0.5.
+        self.assertAlmostEqual(b.error, math.sqrt(1.25 / 2))
+        self.assertEqual(b.error, c.error)
+        self.assertAlmostEqual(b.spread, math.sqrt(8))
+
+    def test_a_plan_is_outside_if_its_band_and_two_standard_errors_do_not_reach(self):
+        experiment = experiment_of(ACCURACY, 0, Row("a"), Row("b", 1))
+        for behind, inside in ((0.9, True), (1.9, True), (2.1, False)):
+            # The differences vary by 0.5 around their mean: the standard error is 0.5.
+            values = {"a": [90, 90], "b": [90 - behind - 0.5, 90 - behind + 0.5]}
+            compared = compare(experiment, values)[1]
+            self.assertAlmostEqual(compared.error, 0.5)
+            self.assertEqual(compared.is_inside, inside, behind)
+
+    def test_with_one_seed_only_the_band_counts(self):
+        experiment = experiment_of(ACCURACY, 0, Row("a"), Row("b", 1))
+        self.assertTrue(compare(experiment, {"a": [90], "b": [89]})[1].is_inside)
+        self.assertFalse(compare(experiment, {"a": [90], "b": [88.9]})[1].is_inside)
+        self.assertIsNone(compare(experiment, {"a": [90], "b": [89]})[1].spread)
+
+    def test_lower_losses_are_better_in_percent(self):
+        experiment = experiment_of(LOSS, 2.5, Row("a"), Row("b", 1))
+        a, b = compare(experiment, {"a": [2.0], "b": [2.1]})
+        self.assertTrue(a.is_inside)
+        self.assertAlmostEqual(b.difference, -5)
+        self.assertFalse(b.is_inside)
+
+    def test_a_reference_that_misses_its_level_is_outside(self):
+        for metric, level, inside in ((ACCURACY, 91, False), (ACCURACY, 90, True),
+                                      (LOSS, 89, False), (LOSS, 90, True)):
+            compared = compare(experiment_of(metric, level, Row("a")), {"a": [90, 90]})
+            self.assertEqual(compared[0].is_inside, inside)
+
+
+class ExperimentsTest(unittest.TestCase):
+    def test_names_and_plans_are_different_and_bands_are_stated(self):
+        for experiments in (EXPERIMENTS, QUICK):
+            self.assertEqual(len({e.name for e in experiments}), len(experiments))
+            for experiment in experiments:
+                plans = [row.plan for row in experiment.rows]
+                self.assertEqual(len(set(plans)), len(plans), experiment.name)
+                self.assertTrue(all(row.band > 0 for row in experiment.rows[1:]))
+
+
+class ResultsTest(unittest.TestCase):
+    def test_results_of_the_same_commit_are_not_measured_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "results.jsonl")
+            for commit, measured in (("a", 1), ("a", 0), ("b", 1), ("b with changes", 1)):
+                calls = []
+                line = Results(path, commit).of("command", lambda: calls.append(1) or {"x": 5})
+                self.assertEqual((len(calls), line["figures"]), (measured, {"x": 5}), commit)
+
+
+class ProgramTest(unittest.TestCase):
+    def run_program(self, *arguments, **variables):
+        with tempfile.TemporaryDirectory() as folder:
+            tally = os.path.join(folder, "tally")
+            with open(tally, "w", encoding="utf-8") as file:
+                file.write(FAKE.format(python=sys.executable))
+            os.chmod(tally, stat.S_IRWXU)
+            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "accuracy.py")
+            return subprocess.run(
+                [sys.executable, program, "--tally", tally, "--data", folder, "--results",
+                 os.path.join(folder, "results.jsonl"), *arguments],
+                env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+
+    def test_plans_inside_their_bands_are_a_success(self):
+        done = self.run_program("--only", "lenet-mnist", "--seeds", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| `codec=int8` | 99.50 | 0.00 | +0.00 |", done.stdout)
+        self.assertIn("all plans are inside their bands", done.stdout)
+
+    def test_a_plan_that_leaves_its_band_is_a_failure(self):
+        done = self.run_program("--only", "lenet-mnist", BAD="1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("**outside**", done.stdout)
+        self.assertIn("outside: lenet-mnist", done.stdout)
+
+    def test_a_training_that_fails_is_named(self):
+        done = self.run_program("--only", "lenet-mnist", FAILS="codec=int8")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit code 1: error: it fails", done.stderr)
+
+    def test_missing_data_and_unknown_names_are_told(self):
+        done = self.run_program("--only", "gpt")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Not trained:", done.stdout)
+        done = self.run_program("--only", "resnet99")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no such experiment; known: lenet-mnist", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

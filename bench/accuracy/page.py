@@ -1,0 +1,49 @@
+"""The page docs/accuracy.md."""
+
+HEAD = """# Accuracy by plan
+
+    make accuracy
+
+trains everything below and writes this page; [bench/accuracy](../bench/accuracy/README.md) has the
+method. All plans of a table train the same model with the same seeds, samples and settings.
+*spread* is the standard deviation over the seeds. *difference* compares the means with that of the
+first row, with its standard error; positive is better. *band* is how far a plan may be behind. The
+command fails if a plan is further behind than its band and two standard errors, or if the first row
+misses its level.
+"""
+
+
+def table_of(experiment, comparisons):
+    metric = experiment.metric
+    unit = "%" if metric.is_relative else "points"
+    lines = [f"| plan | {metric.name} | spread | difference, {unit} | band | |",
+             "|---|---|---|---|---|---|"]
+    for row, compared in zip(experiment.rows, comparisons):
+        spread = "" if compared.spread is None else f"{compared.spread:.{metric.digits}f}"
+        difference = f"{compared.difference:+.2f}"
+        if compared.error > 0:
+            difference += f" ± {compared.error:.2f}"
+        band = f"{row.band:g}"
+        if row is experiment.rows[0]:
+            difference = ""
+            band = f"{'from' if metric.higher_is_better else 'to'} {experiment.level:g}"
+        remark = row.note if compared.is_inside else "**outside**"
+        lines.append(f"| `{row.plan}` | {compared.mean:.{metric.digits}f} | {spread} | "
+                     f"{difference} | {band} | {remark} |")
+    return lines
+
+
+def section_of(experiment, body):
+    """`body` is a list of lines: a table, or the reason why there is none."""
+    seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
+    lines = [f"## {experiment.title}", "", f"    {experiment.command()}", ""]
+    text = f"{experiment.text} {seeds}.".strip()
+    return [*lines, text, "", *body, ""]
+
+
+def page_of(facts, sections):
+    """`facts` are sentences about this run."""
+    lines = [HEAD, " ".join(facts), ""]
+    for section in sections:
+        lines += section
+    return "\n".join(lines).rstrip() + "\n"
