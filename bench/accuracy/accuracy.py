@@ -36,7 +36,7 @@ def output_of(command):
         done = subprocess.run(command, capture_output=True, text=True, check=False,
                               timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise Failure(f"{shlex.join(command)}: no end within {TIMEOUT_S} s") from error
+        raise Failure(f"{shlex.join(command)}: did not finish within {TIMEOUT_S} s") from error
     except OSError as error:
         raise Failure(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
@@ -48,9 +48,16 @@ def output_of(command):
 def commit_of(root):
     """The commit of the tree; marked if a file outside docs/ differs from it."""
     commit = output_of(["git", "-C", root, "rev-parse", "--short=10", "HEAD"]).strip()
-    changes = output_of(["git", "-C", root, "status", "--porcelain", "--untracked-files=no",
-                         "--", ".", ":!docs"])
+    changes = output_of(["git", "-C", root, "status", "--porcelain", "--", ".", ":!docs"])
     return commit + (" with changes" if changes.strip() else "")
+
+
+def parsed(line):
+    """The object of a line; None for one that was not written to its end."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 class Results:
@@ -63,7 +70,7 @@ class Results:
         self.known = {}
         if os.path.exists(path) and "changes" not in commit:
             with open(path, encoding="utf-8") as file:
-                lines = [json.loads(line) for line in file]
+                lines = [line for line in map(parsed, file) if line]
             self.known = {line["command"]: line for line in lines if line["commit"] == commit}
 
     def of(self, command, measure):
@@ -86,7 +93,7 @@ class Runner:
     def __init__(self, options, results):
         self.options, self.results = options, results
         self.lock = threading.Lock()
-        self.done, self.total = 0, 0
+        self.done, self.total, self.seconds = 0, 0, 0.0
         self.failures = []
 
     def find(self, data):
@@ -113,21 +120,23 @@ class Runner:
             with tempfile.TemporaryDirectory() as folder:
                 return experiment.measure(plan, seed, paths, folder, self.run)
 
-        metric = experiment.metric
+        metric, command = experiment.metric, experiment.command(plan, seed)
         try:
-            line = self.results.of(experiment.command(plan, seed), measure)
-        except Failure as failure:
-            self.failures.append(str(failure))
-            self.tell(f"FAILED: {failure}")
+            line = self.results.of(command, measure)
+            figure = float(line["figures"][metric.key]) * metric.factor
+        except (Failure, AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = str(error) if isinstance(error, Failure) else f"{command}: no {metric.name}"
+            self.failures.append(reason)
+            self.tell(f"FAILED: {reason}")
             return None
-        figure = line["figures"][metric.key] * metric.factor
         self.tell(f"{experiment.name}, {plan}, seed {seed}: {figure:.{metric.digits}f} "
-                  f"after {line['seconds']:.0f} s")
+                  f"after {line['seconds']:.0f} s", line["seconds"])
         return figure
 
-    def tell(self, text):
+    def tell(self, text, seconds=0.0):
         with self.lock:
             self.done += 1
+            self.seconds += seconds
             print(f"[{self.done}/{self.total}] {text}", file=sys.stderr, flush=True)
 
     def train_all(self, experiments):
@@ -180,9 +189,9 @@ def parse_options():
                         help="fewer and shorter trainings, in ten minutes; no page is written")
     parser.add_argument("--only", default="", metavar="NAME",
                         help="experiments whose names contain NAME; no page is written")
-    parser.add_argument("--plans", default="", metavar="PLAN;PLAN",
-                        help="with --only: these plans in place of those of the experiment, beside "
-                             "the reference")
+    parser.add_argument("--plans", default="", metavar="PLAN/PLAN",
+                        help="these plans in place of those of the experiment, beside the "
+                             "reference; no page is written")
     parser.add_argument("--seeds", type=int, help="seeds of every plan; no page is written")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2),
                         help="trainings at a time; default: one for two cores")
@@ -194,12 +203,19 @@ def parse_options():
     return options
 
 
+def plans_of(experiment, text):
+    """Rows of the named plans: with their bands, or with the widest one of the experiment."""
+    widest = max(row.band for row in experiment.rows)
+    known = {row.plan: row for row in experiment.rows}
+    return [known.get(plan, Row(plan, widest)) for plan in text.split("/")]
+
+
 def chosen(options):
     """The experiments with the changes that the options ask for."""
     result = [e for e in (QUICK if options.quick else EXPERIMENTS) if options.only in e.name]
     if options.plans:
-        plans = [Row(plan) for plan in options.plans.split(";")]
-        result = [dataclasses.replace(e, rows=(e.rows[0], *plans)) for e in result]
+        result = [dataclasses.replace(e, rows=(e.rows[0], *plans_of(e, options.plans)))
+                  for e in result]
     if options.seeds:
         result = [dataclasses.replace(e, seeds=options.seeds) for e in result]
     return result
@@ -223,7 +239,6 @@ def sections_of(experiments, values):
 
 
 def run(options):
-    begin = time.monotonic()
     commit = commit_of(ROOT)
     facts = [f"Commit {commit}, {machine()}."]
     if not options.only:
@@ -234,10 +249,12 @@ def run(options):
         raise Failure(f"--only {options.only}: no such experiment; known: {names}")
     runner = Runner(options, Results(options.results, commit))
     values = runner.train_all(experiments)
+    if not values:
+        raise Failure("no experiment has its data here")
     pairs = list(sections_of(experiments, values))
-    facts[0] = facts[0][:-1] + f", {(time.monotonic() - begin) / 60:.0f} minutes."
+    facts[0] = facts[0][:-1] + f", {runner.seconds / 60 / options.jobs:.0f} minutes."
     page = page_of(facts, [section for section, _ in pairs])
-    if options.quick or options.only or options.seeds:
+    if options.quick or options.only or options.seeds or options.plans or runner.failures:
         print(page)
     else:
         with open(os.path.join(ROOT, "docs", "accuracy.md"), "w", encoding="utf-8") as file:
@@ -255,7 +272,8 @@ def main():
         print(f"accuracy: {failure}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command continues", file=sys.stderr)
+        print("interrupted; without changes in the tree, the same command continues",
+              file=sys.stderr)
         return 130
 
 

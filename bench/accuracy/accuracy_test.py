@@ -22,7 +22,9 @@ elif words[0] == "train":
     plan = words[words.index("--plan") + 1]
     if plan == os.environ.get("FAILS"):
         sys.exit("error: it fails")
-    accuracy = 0.995 - (0.4 if plan == "codec=int8" and "BAD" in os.environ else 0)
+    none = plan == os.environ.get("NONE")
+    bad = plan == "codec=int8" and "BAD" in os.environ
+    accuracy = None if none else 0.595 if bad else 0.995
     with open(words[words.index("--json") + 1], "a") as file:
         file.write(json.dumps({{"accuracy": accuracy}}) + "\\n")
 """
@@ -40,7 +42,7 @@ class ComparisonTest(unittest.TestCase):
         self.assertEqual((a.mean, a.difference, a.error), (91, 0, 0))
         self.assertAlmostEqual(b.difference, 0)
         self.assertAlmostEqual(c.difference, 0.5)
-        # Paired differences -1, 1 and 1, 0 have the variances 2 and 0.5.
+        # Paired differences -1, 1 and 1, 0 have the variances 2 and 0.5; their median is 1.25.
         self.assertAlmostEqual(b.error, math.sqrt(1.25 / 2))
         self.assertEqual(b.error, c.error)
         self.assertAlmostEqual(b.spread, math.sqrt(8))
@@ -88,6 +90,8 @@ class ResultsTest(unittest.TestCase):
     def test_results_of_the_same_commit_are_not_measured_again(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "results.jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"commit": "a", "comm\n')  # was not written to its end
             for commit, measured in (("a", 1), ("a", 0), ("b", 1), ("b with changes", 1)):
                 calls = []
                 line = Results(path, commit).of("command", lambda: calls.append(1) or {"x": 5})
@@ -119,6 +123,12 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("**outside**", done.stdout)
         self.assertIn("outside: lenet-mnist", done.stdout)
 
+    def test_a_training_without_a_figure_is_named_and_its_page_is_not_written(self):
+        done = self.run_program("--only", "lenet-mnist", NONE="codec=int8")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("--plan \"codec=int8\": no accuracy", done.stderr)
+        self.assertIn("A training failed.", done.stdout)
+
     def test_a_training_that_fails_is_named(self):
         done = self.run_program("--only", "lenet-mnist", FAILS="codec=int8")
         self.assertEqual(done.returncode, 1)
@@ -126,8 +136,11 @@ class ProgramTest(unittest.TestCase):
 
     def test_missing_data_and_unknown_names_are_told(self):
         done = self.run_program("--only", "gpt")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no experiment has its data here", done.stderr)
+        done = self.run_program("--only", "t", "--plans", "codec=int8")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Not trained:", done.stdout)
+        self.assertIn("Not trained: needs `tinyshakespeare/input.txt.gz`.", done.stdout)
         done = self.run_program("--only", "resnet99")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no such experiment; known: lenet-mnist", done.stderr)

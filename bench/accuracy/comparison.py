@@ -3,7 +3,7 @@ import dataclasses
 import math
 import statistics
 
-# A plan is outside its band only if chance is an unlikely reason.
+# A plan is outside its band only if random variation is an unlikely explanation.
 STANDARD_ERRORS = 2
 
 
@@ -12,7 +12,7 @@ class Comparison:
     """The results of one plan beside those of the reference."""
     plan: str
     values: tuple       # of the seeds
-    difference: float   # of the means, positive is better; 0 for the reference
+    difference: float   # mean over the seeds, positive is better; 0 for the reference
     error: float        # standard error of the difference; 0 if there is one seed
     is_inside: bool
 
@@ -35,11 +35,11 @@ def advantages(metric, reference, values):
 
 def pooled_error(differences):
     """The standard error of a mean difference. Few seeds say little about the spread of one plan,
-    so that of all plans is used: they differ in their means more than in their spreads."""
+    so the median variance of all plans is used: a plan that is unstable does not hide others."""
     variances = [statistics.variance(each) for each in differences if len(each) > 1]
     if not variances:
         return 0.0
-    return math.sqrt(statistics.fmean(variances) / max(map(len, differences)))
+    return math.sqrt(statistics.median(variances) / max(map(len, differences)))
 
 
 def compare(experiment, values):

@@ -169,14 +169,14 @@ EXPERIMENTS = (
         rows=(Row(BSP), Row("codec=int8", 5))),
     Experiment(
         name="widedeep", title="Wide & Deep on Adult",
-        text="On servers the rows of embeddings have a lazy Adam, which makes no step without a "
-             "gradient.",
+        text="Embeddings on servers use lazy Adam: a row without a gradient does not change.",
         recipe="widedeep", data="adult", arguments="--workers 2", metric=AUC, seeds=3, level=92.5,
         rows=(Row(BSP), Row("home=server update=bsp", 0.3),
               *rows(0.5, "home=server update=ssp:3", "home=server update=asp"))),
     Experiment(
         name="deepfm", title="DeepFM on Adult",
-        text="Servers as above; the recipe's two epochs are few, so smaller steps cost more.",
+        text="Embeddings on servers use lazy Adam. Two epochs are few, so smaller steps cost "
+             "more.",
         recipe="deepfm", data="adult", arguments="--workers 2", metric=AUC, seeds=3, level=92.3,
         rows=(Row(BSP), Row("home=server update=bsp", 0.6),
               *rows(1, "home=server update=ssp:3", "home=server update=asp"))),

@@ -6,10 +6,10 @@ HEAD = """# Accuracy by plan
 
 trains everything below and writes this page; [bench/accuracy](../bench/accuracy/README.md) has the
 method. All plans of a table train the same model with the same seeds, samples and settings.
-*spread* is the standard deviation over the seeds. *difference* compares the means with that of the
-first row, with its standard error; positive is better. *band* is how far a plan may be behind. The
-command fails if a plan is further behind than its band and two standard errors, or if the first row
-misses its level.
+*spread* is the standard deviation over the seeds. *difference* is the mean advantage over the first
+row with the same seed, with its standard error; positive is better. *band* is how far a plan may be
+behind. The command fails if a plan is further behind than its band and two standard errors, or if
+the first row misses its level.
 """
 
 
