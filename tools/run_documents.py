@@ -67,6 +67,7 @@ NOT_RUN = [
     ("tally eval similarity *", "needs word vectors; word2vec_process_test does it"),
     ("tally train deepfm *--data m*", "needs the dataset; train_keyed_test does it with made data"),
     ("tally train deepfm --data train.txt *", "needs the dataset"),
+    ("tally train deepfm --data adult *", "needs the dataset"),
     ("tally train logistic --data a9a*", "needs the dataset"),
     ("tally train widedeep --data adult *", "needs the dataset"),
     ("build/dev/*", "needs the preset dev"),

@@ -123,7 +123,7 @@ class LoopControl final {
   void observe(const Score& score);
   // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
-  // What the last evaluation showed, if the training has diverged; else empty.
+  // The reason of the last evaluation, if the training has diverged; else empty.
   const std::string& divergence() const { return divergence_; }
 
   const LoopControlState& state() const { return state_; }

@@ -1,4 +1,7 @@
 """The page docs/accuracy.md."""
+import textwrap
+
+COLUMNS = 100
 
 HEAD = """# Accuracy by plan
 
@@ -33,17 +36,21 @@ def table_of(experiment, comparisons):
     return lines
 
 
+def wrapped(text):
+    return textwrap.wrap(text.strip(), COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
 def section_of(experiment, body):
     """`body` is a list of lines: a table, or the reason why there is none."""
     seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
-    lines = [f"## {experiment.title}", "", f"    {experiment.command()}", ""]
-    text = f"{experiment.text} {seeds}.".strip()
-    return [*lines, text, "", *body, ""]
+    command = textwrap.wrap(experiment.command(), COLUMNS - 10, break_on_hyphens=False)
+    lines = [f"## {experiment.title}", "", "    " + " \\\n        ".join(command), ""]
+    return [*lines, *wrapped(f"{experiment.text} {seeds}."), "", *body, ""]
 
 
 def page_of(facts, sections):
     """`facts` are sentences about this run."""
-    lines = [HEAD, " ".join(facts), ""]
+    lines = [HEAD, *wrapped(" ".join(facts)), ""]
     for section in sections:
         lines += section
     return "\n".join(lines).rstrip() + "\n"

@@ -59,7 +59,7 @@ TEST_P(Feedback, SentAndKeptAreWhatWasGiven) {
     EXPECT_NEAR(sent[i] + double{residual[i]}, given[i], rounding[i]) << i;
 }
 
-// What servers have dropped is in the residual again: nothing of the gradients is lost.
+// An encoding that servers have dropped is in the residual again: no gradient is lost.
 TEST_P(TakenBack, IsInTheResidualAgain) {
   const auto one = Encoder::make(spec_, *codec_, kCount);
   Bytes bytes(one->max_bytes());
