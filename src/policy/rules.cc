@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/errors.h"
 #include "base/rng.h"
+#include "optimizer/update_rule.h"
 
 namespace tally::policy {
 namespace {
@@ -147,12 +148,30 @@ double rate_factor(const Rules& rules, double share, std::uint64_t staleness, do
   return factor;
 }
 
-Momentum momentum_of(const Rules& rules, double momentum, int workers) {
+OptimizerInTurns in_turns(const Rules& rules, const OptimizerSpec& spec, int workers) {
+  OptimizerInTurns result{.spec = spec};
   const double turns = turns_of(rules, workers);
-  if (rules.kept_momentum || turns == 1) return {.momentum = momentum};
-  const double corrected = std::max(0.0, 1.0 - turns * (1.0 - momentum));
-  const bool gains = rules.rate != plan::RateShare::kFull;
-  return {.momentum = corrected, .gain = gains ? (1 - corrected) / (1 - momentum) : 1};
+  if (turns == 1) return result;
+  const bool shares_rate = rules.rate != plan::RateShare::kFull;
+  if (spec.kind == OptimizerKind::kAdamW && shares_rate)
+    result.spec.weight_decay /= std::pow(turns, 1 - optimizer::share_power(spec));
+  if (rules.kept_momentum) return result;
+  const auto without_turns = [&](double momentum) {
+    return std::max(0.0, 1 - turns * (1 - momentum));
+  };
+  if (spec.kind == OptimizerKind::kAdam || spec.kind == OptimizerKind::kAdamW) {
+    result.spec.beta1 = without_turns(spec.beta1);
+    result.spec.beta2 = 1 - (1 - spec.beta2) / turns;
+  }
+  if (spec.kind == OptimizerKind::kSgd && spec.momentum > 0) {
+    result.spec.momentum = without_turns(spec.momentum);
+    if (shares_rate) result.gain = (1 - result.spec.momentum) / (1 - spec.momentum);
+    if (result.spec.momentum == 0) {  // which nesterov and dampening need
+      result.spec.nesterov = false;
+      result.spec.dampening = 0;
+    }
+  }
+  return result;
 }
 
 }  // namespace tally::policy

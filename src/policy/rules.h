@@ -4,6 +4,7 @@
 
 #include "plan/plan.h"
 #include "tally/error.h"
+#include "tally/optimizer.h"
 
 namespace tally::policy {
 
@@ -68,14 +69,21 @@ double turns_of(const Rules& rules, int workers);
 // measurements behind the exponent.
 double rate_factor(const Rules& rules, double share, std::uint64_t staleness, double power = 1);
 
-// Workers that take turns act like a momentum of 1 - 1/n on top of the optimizer's m, where n is
-// turns_of(). So 1 - n (1 - m) remains, at least 0. The gain of the learning rate makes up for the
-// difference: n updates move the values as far in the end as one round of bsp does. With n = 1 and
-// with momentum=kept the momentum stays m; with rate=full there is no gain.
-struct Momentum {
-  double momentum = 0;
+// The optimizer as it is applied where n = turns_of() updates make a step. With n = 1 it is `spec`.
+// - Workers that take turns act like a momentum of 1 - 1/n on top of the optimizer's m. So
+//   1 - n (1 - m) remains of sgd's momentum and of Adam's beta1, at least 0. The gain of sgd's
+//   learning rate makes up for the difference: n updates move the values as far in the end as one
+//   round of bsp does.
+// - beta2 becomes 1 - (1 - beta2) / n, so that the mean square is that of as many steps as with
+//   bsp.
+// - The updates of a step have n * (1/n)^power of the learning rate together. adamw's decay is
+//   divided by n^(1 - power), so that the weights shrink as much in a step as with bsp.
+// momentum=kept leaves momentum, beta1 and beta2 as they are; rate=full leaves the gain at 1, and
+// the decay as it is.
+struct OptimizerInTurns {
+  OptimizerSpec spec;
   double gain = 1;
 };
-Momentum momentum_of(const Rules& rules, double momentum, int workers);
+OptimizerInTurns in_turns(const Rules& rules, const OptimizerSpec& spec, int workers);
 
 }  // namespace tally::policy

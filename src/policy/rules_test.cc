@@ -176,10 +176,44 @@ TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
       {"update=ssp:3,rate=full,momentum=kept", 4, 0.9, 0.9, 1},
   };
   for (const Case& c : kCases) {
-    const Momentum left = momentum_of(rules_from(c.plan, 4), c.momentum, c.workers);
-    EXPECT_NEAR(left.momentum, c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    const Rules rules = rules_from(c.plan, 4);
+    const OptimizerInTurns left = in_turns(rules, sgd({.momentum = c.momentum}), c.workers);
+    EXPECT_NEAR(left.spec.momentum, c.corrected, 1e-12) << c.plan << " with " << c.workers;
     EXPECT_NEAR(left.gain, c.gain, 1e-9) << c.plan << " with " << c.workers;
+    const OptimizerInTurns adam_left = in_turns(rules, adam({.beta1 = c.momentum}), c.workers);
+    EXPECT_NEAR(adam_left.spec.beta1, c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    EXPECT_EQ(adam_left.gain, 1) << c.plan << " with " << c.workers;
   }
+}
+
+TEST(Rules, NesterovAndDampeningEndWithTheMomentum) {
+  const OptimizerSpec nesterov = sgd({.momentum = 0.9, .nesterov = true});
+  EXPECT_TRUE(in_turns(rules_from("update=asp", 4), nesterov, 4).spec.nesterov);
+  EXPECT_EQ(in_turns(rules_from("update=asp", 16), nesterov, 16).spec, sgd());
+  const OptimizerSpec damped = sgd({.momentum = 0.9, .dampening = 0.5});
+  EXPECT_EQ(in_turns(rules_from("update=asp", 16), damped, 16).spec, sgd());
+}
+
+// The weight of a gradient in Adam's mean square halves after the same number of steps, and the
+// weights shrink as much in a step as with bsp: n updates with 1/sqrt(n) of the rate and of the
+// decay. All to first order in 1 - beta2 and in rate * decay.
+TEST(Rules, AdamsMeanSquareAndDecayAreThoseOfSteps) {
+  for (const std::string_view plan : {"update=asp", "update=ssp:3", "update=kasync:1"})
+    for (const int workers : {1, 2, 4, 16}) {
+      const Rules rules = rules_from(plan, workers);
+      const OptimizerSpec spec = adamw({.beta2 = 0.9999, .weight_decay = 0.1});
+      const OptimizerSpec left = in_turns(rules, spec, workers).spec;
+      EXPECT_NEAR(std::pow(left.beta2, workers), spec.beta2, 1e-8) << plan << " with " << workers;
+      EXPECT_NEAR(workers * rate_factor(rules, 1.0 / workers, 0, 0.5) * left.weight_decay,
+                  spec.weight_decay, 1e-12)
+          << plan << " with " << workers;
+    }
+  const OptimizerSpec spec = adamw({.weight_decay = 0.1});
+  const Rules kept = rules_from("update=asp:momentum=kept", 4);
+  EXPECT_EQ(in_turns(kept, spec, 4).spec, adamw({.weight_decay = 0.05}));
+  const Rules full = rules_from("update=asp:rate=full,momentum=kept", 4);
+  EXPECT_EQ(in_turns(full, spec, 4).spec, spec);
+  EXPECT_EQ(in_turns(rules_from("update=bsp", 4), spec, 4).spec, spec);
 }
 
 // A gradient moves the model by rate / (1 - momentum) in the long run. The updates of a step that
@@ -190,9 +224,9 @@ TEST(Rules, TheUpdatesOfAStepMoveAsFarAsOneRound) {
     for (const int workers : {1, 2, 4, 10, 11, 64})
       for (const double momentum : {0.0, 0.5, 0.9, 0.99}) {
         const Rules rules = rules_from(plan, workers);
-        const Momentum left = momentum_of(rules, momentum, workers);
+        const OptimizerInTurns left = in_turns(rules, sgd({.momentum = momentum}), workers);
         const double turns = turns_of(rules, workers);
-        EXPECT_NEAR(turns * rate_factor(rules, 1 / turns, 0) * left.gain / (1 - left.momentum),
+        EXPECT_NEAR(turns * rate_factor(rules, 1 / turns, 0) * left.gain / (1 - left.spec.momentum),
                     1 / (1 - momentum), 1e-9)
             << plan << " with " << workers << " and " << momentum;
       }

@@ -212,13 +212,12 @@ void ServerStep::move_own_copy() {
   own_.resize(room_->flat.size());
   for (std::size_t t = 0; t < room_->flat.size(); ++t) {
     const ServerTables::Table& table = worker_.tables().all()[t];
-    OptimizerSpec spec = worker_.tables().options().optimizers[table.group];
     OwnState& own = own_[t];
-    const policy::Momentum left = policy::momentum_of(rules, spec.momentum, rules.workers);
-    if (spec.kind == OptimizerKind::kSgd) spec.momentum = left.momentum;
-    const double gain = spec.kind == OptimizerKind::kSgd ? left.gain : 1;
-    const double factor =
-        gain * policy::rate_factor(rules, 1.0 / rules.workers, late, optimizer::share_power(spec));
+    const policy::OptimizerInTurns in_turns =
+        policy::in_turns(rules, worker_.tables().options().optimizers[table.group], rules.workers);
+    const OptimizerSpec& spec = in_turns.spec;
+    const double factor = in_turns.gain * policy::rate_factor(rules, 1.0 / rules.workers, late,
+                                                              optimizer::share_power(spec));
     std::memcpy(table.next.data(), table.values.data(), table.values.size());
     RealSpan{.type = table.type, .bytes = table.next}.visit([&]<typename T>(std::span<T> next) {
       const auto arrays = static_cast<std::size_t>(optimizer::state_arrays(spec));

@@ -1,5 +1,7 @@
 // Every policy with three workers, on one server and on three with copies.
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "policy/rules.h"
@@ -210,6 +212,31 @@ TEST_P(ServerPolicies, AspTakesOffTheMomentumOfTurnsByTheWorkersThatLive) {
   velocity = 0.6 * velocity + 1;
   value -= velocity;
   EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
+}
+
+// Two updates of asp with two workers make a step, so adamw gets beta1 = 1 - 2 (1 - 0.9) = 0.8,
+// beta2 = 1 - (1 - 0.99) / 2 = 0.995, and 1/sqrt(2) of the learning rate and of the decay.
+TEST_P(ServerPolicies, AspGivesAdamTheAveragesAndTheDecayOfSteps) {
+  cluster_ = std::make_unique<Cluster>(Cluster::Shape{.servers = GetParam(), .workers = 2});
+  table_ = cluster_->define({.name = "weights",
+                             .count = 2,
+                             .optimizer = adamw({.rate = 1, .beta2 = 0.99, .weight_decay = 0.1}),
+                             .plan = "update=asp:rate=shared",
+                             .workers = 2});
+  const double root = std::sqrt(0.5);
+  double value = 0, mean = 0, square = 0;
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const double gradient = i % 2 == 0 ? 1 : -3;
+    push(i % 2, i, i / 2 + 1, static_cast<float>(gradient));
+    run();
+    const auto step = static_cast<double>(i + 1);
+    mean = 0.8 * mean + 0.2 * gradient;
+    square = 0.995 * square + 0.005 * gradient * gradient;
+    value -= value * root * 0.1 * root;
+    value -= root * (mean / (1 - std::pow(0.8, step))) /
+             (std::sqrt(square / (1 - std::pow(0.995, step))) + 1e-8);
+    EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
+  }
 }
 
 TEST_P(ServerPolicies, KasyncAveragesGradientsOfAnyVersion) {

@@ -129,13 +129,11 @@ bool TablePart::make_room(NodeId from, std::uint64_t sequence, Worker& worker) c
 
 ApplyOptions TablePart::apply_options(double rate) const {
   ApplyOptions options{.rate = rate, .version = round_.version()};
-  const OptimizerSpec& optimizer = config_.spec.optimizer;
-  if (optimizer.kind == OptimizerKind::kSgd && optimizer.momentum > 0 &&
-      (!config_.rules.has_rounds() || config_.rules.any_version)) {
-    const policy::Momentum left =
-        policy::momentum_of(config_.rules, optimizer.momentum, round_.workers());
-    options.momentum = left.momentum;
-    options.rate *= left.gain;
+  if (!config_.rules.has_rounds() || config_.rules.any_version) {
+    const policy::OptimizerInTurns in_turns =
+        policy::in_turns(config_.rules, config_.spec.optimizer, round_.workers());
+    options.optimizer = in_turns.spec;
+    options.rate *= in_turns.gain;
   }
   if (config_.rules.stale != plan::Stale::kCompensate) return options;
   options.compensation = config_.rules.compensation;

@@ -63,7 +63,7 @@ class DenseStorage final : public Storage {
     TALLY_TRY(const Inputs inputs, inputs_of(gradients, options));
     if (inputs.values.empty()) return {};
     const double rate = options.rate * inputs.rate;
-    const OptimizerSpec optimizer = with_momentum(spec_.optimizer, options);
+    const OptimizerSpec& optimizer = options.optimizer ? *options.optimizer : spec_.optimizer;
     if (codec_ != nullptr && codec_->in_step()) steps_ = options.version;
     ++steps_;
     if (makes_coded_mean(inputs)) {

@@ -140,7 +140,7 @@ class SparseStorage final : public Storage {
       ++counted;
     }
     if (counted == 0) return {};
-    use_momentum(options);
+    use_optimizer(options);
     const double rate = options.rate * factors.rate;
     std::vector<float> copy;
     if (counted == 1)
@@ -327,9 +327,9 @@ class SparseStorage final : public Storage {
                  static_cast<float>(shares[r]));
   }
 
-  // The momentum changes with the number of workers.
-  void use_momentum(const ApplyOptions& options) {
-    const OptimizerSpec wanted = with_momentum(spec_.optimizer, options);
+  // The optimizer of asynchronous updates changes with the number of workers.
+  void use_optimizer(const ApplyOptions& options) {
+    const OptimizerSpec& wanted = options.optimizer ? *options.optimizer : spec_.optimizer;
     if (wanted == optimizer_) return;
     optimizer_ = wanted;
     rule_ = std::make_unique<optimizer::RowUpdate>(wanted, spec_.dimension);

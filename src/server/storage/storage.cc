@@ -29,15 +29,6 @@ Result<MeanFactors> mean_factors(std::span<const Gradient> gradients) {
   return mean;
 }
 
-OptimizerSpec with_momentum(OptimizerSpec optimizer, const ApplyOptions& options) {
-  if (!options.momentum) return optimizer;
-  optimizer.momentum = *options.momentum;
-  if (optimizer.momentum > 0) return optimizer;
-  optimizer.nesterov = false;
-  optimizer.dampening = 0;
-  return optimizer;
-}
-
 Result<std::unique_ptr<Storage>> make_storage(const TableSpec& spec, std::uint32_t part,
                                               MemoryBudget& budget) {
   TALLY_TRY(check(spec));

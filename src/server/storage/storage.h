@@ -30,7 +30,7 @@ struct Gradient {
 
 struct ApplyOptions {
   double rate = 0.1;
-  std::optional<double> momentum = {};  // of sgd, in place of the optimizer's
+  std::optional<OptimizerSpec> optimizer = {};  // of the same kind, in place of the table's
   // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square +
   // 1e-7) if adaptive.
   double compensation = 0;
@@ -129,9 +129,6 @@ struct MeanFactors {
 };
 // kInvalid for a negative or infinite weight.
 Result<MeanFactors> mean_factors(std::span<const Gradient> gradients);
-
-// The optimizer of an update: without nesterov and dampening where no momentum is left.
-OptimizerSpec with_momentum(OptimizerSpec optimizer, const ApplyOptions& options);
 
 // Bytes as values: in place where the alignment allows it, otherwise in `copy`.
 template <typename T>
