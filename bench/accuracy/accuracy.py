@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains recipes under many plans and writes docs/accuracy.md.
 
-Every plan is trained with the same seeds as the reference, update=bsp without a codec. Exit code 1
+Every plan is trained with the same seeds as the reference, update=bsp without a codec. Experiments
+that cannot be trained on this machine keep their sections of the page. Exit code 1
 if a plan leaves its band, if a reference misses its level, or if a training fails; 2 if nothing
 can be trained; 130 after Ctrl-C. Finished trainings are not repeated. README.md has the method.
 """
@@ -20,7 +21,7 @@ import time
 
 from comparison import compare
 from experiments import EXPERIMENTS, QUICK, Row
-from page import page_of, section_of, table_of
+from page import page_of, section_of, sections_in, table_of, title_line
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 FETCHED = ("mnist", "fashion-mnist", "cifar10", "imdb")  # by `tally data get`
@@ -140,10 +141,12 @@ class Runner:
             print(f"[{self.done}/{self.total}] {text}", file=sys.stderr, flush=True)
 
     def train_all(self, experiments):
-        """Returns the figures of all seeds by plan, for each experiment; None for an experiment
-        whose data are missing."""
-        found = {data: self.find(data) for e in experiments for data in e.needs}
-        ready = [e for e in experiments if all(found[data] for data in e.needs)]
+        """Returns the figures of all seeds by plan, for each experiment that can be trained
+        here."""
+        has_gpu = any(e.device == "cuda" for e in experiments) and gpu() is not None
+        possible = [e for e in experiments if e.device == "cpu" or has_gpu]
+        found = {data: self.find(data) for e in possible for data in e.needs}
+        ready = [e for e in possible if all(found[data] for data in e.needs)]
         self.total = sum(len(e.rows) * e.seeds for e in ready)
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             started = {e.name: {row.plan: [pool.submit(self.train, e, found, row.plan, seed)
@@ -158,24 +161,30 @@ class Runner:
                 raise
 
 
-def joined_batches(build):
-    """Runs the test that N workers train as one worker with the joined batch. Returns a sentence
-    for the page."""
+def check_joined_batches(build):
+    """Runs the tests that N workers train as one worker with the joined batch."""
     said = output_of([os.path.join(build, "adapters", "torch", "torch_test"),
                       "--gtest_filter=*JoinedBatch*"])
     passed = re.search(r"\[  PASSED  \] (\d+) tests?", said)
     if not passed or int(passed.group(1)) == 0:
         raise Failure("torch_test has no test JoinedBatch")
-    return (f"Before the trainings {passed.group(1)} tests show that N workers train as one worker "
-            "with the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in "
-            "the group and on servers (`torch_test --gtest_filter=*JoinedBatch*`).")
 
 
-def machine():
-    """Cores and processor, for the page."""
+def gpu():
+    """The name of the first GPU; None if there is none."""
+    try:
+        said = output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    except Failure:
+        return None
+    return said.strip().splitlines()[0] if said.strip() else None
+
+
+def machine(device):
+    """Cores, processor and GPU, for the page."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         model = re.search(r"model name\s*: (.*)", file.read())
-    return f"{os.cpu_count()} cores ({model.group(1) if model else 'unknown processor'})"
+    cores = f"{os.cpu_count()} cores ({model.group(1) if model else 'unknown processor'})"
+    return cores if device == "cpu" else f"{gpu()}, {cores}"
 
 
 def parse_options():
@@ -188,13 +197,16 @@ def parse_options():
     parser.add_argument("--quick", action="store_true",
                         help="fewer and shorter trainings, in ten minutes; no page is written")
     parser.add_argument("--only", default="", metavar="NAME",
-                        help="experiments whose names contain NAME; no page is written")
+                        help="experiments whose names contain NAME; the other sections of the page "
+                             "stay as they are")
     parser.add_argument("--plans", default="", metavar="PLAN/PLAN",
                         help="these plans in place of those of the experiment, beside the "
                              "reference; no page is written")
     parser.add_argument("--seeds", type=int, help="seeds of every plan; no page is written")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1) // 2),
                         help="trainings at a time; default: one for two cores")
+    parser.add_argument("--page", default=os.path.join(ROOT, "docs", "accuracy.md"),
+                        metavar="FILE", help="the page; default: docs/accuracy.md")
     parser.add_argument("--results", help="file of finished trainings; default: accuracy.jsonl in "
                                           "the folder of the build")
     options = parser.parse_args()
@@ -221,45 +233,69 @@ def chosen(options):
     return result
 
 
-def sections_of(experiments, values):
-    """Yields the section of each experiment and whether all its rows are inside their bands."""
+def needs_of(experiment):
+    """What a machine must have, for the page."""
+    gpu_too = ["a GPU"] if experiment.device == "cuda" else []
+    return ", ".join([*gpu_too, *(f"`{data}`" for data in experiment.needs)])
+
+
+def sections_of(experiments, values, commit, former):
+    """Yields the section of each experiment and whether all its rows are inside their bands. An
+    experiment without values keeps its former section."""
     for experiment in experiments:
         if experiment.name not in values:
-            needed = ", ".join(f"`{data}`" for data in experiment.needs)
-            yield section_of(experiment, [f"Not trained: needs {needed}."]), True
+            absent = section_of(experiment, [f"Not trained: needs {needs_of(experiment)}."])
+            yield former.get(title_line(experiment), absent), True
             continue
+        facts = f"Commit {commit}, {machine(experiment.device)}."
         complete = {plan: figures for plan, figures in values[experiment.name].items()
                     if None not in figures}
         if len(complete) < len(experiment.rows):
-            yield section_of(experiment, ["A training failed."]), False
+            yield section_of(experiment, ["A training failed."], facts), False
             continue
         comparisons = compare(experiment, complete)
         is_inside = all(each.is_inside for each in comparisons)
-        yield section_of(experiment, table_of(experiment, comparisons)), is_inside
+        yield section_of(experiment, table_of(experiment, comparisons), facts), is_inside
+
+
+def read_sections(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        return sections_in(file.read())
+
+
+def write_page(path, sections):
+    """Writes all sections: those of this run in place of former ones."""
+    sections = {**read_sections(path), **sections}
+    order = [title_line(e) for e in EXPERIMENTS]
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(page_of([sections[title] for title in order if title in sections]))
 
 
 def run(options):
     commit = commit_of(ROOT)
-    facts = [f"Commit {commit}, {machine()}."]
-    if not options.only:
-        facts.append(joined_batches(options.build))
     experiments = chosen(options)
     if not experiments:
         names = ", ".join(e.name for e in EXPERIMENTS)
         raise Failure(f"--only {options.only}: no such experiment; known: {names}")
+    if not options.only:
+        check_joined_batches(options.build)
     runner = Runner(options, Results(options.results, commit))
     values = runner.train_all(experiments)
     if not values:
-        raise Failure("no experiment has its data here")
-    pairs = list(sections_of(experiments, values))
-    facts[0] = facts[0][:-1] + f", {runner.seconds / 60 / options.jobs:.0f} minutes."
-    page = page_of(facts, [section for section, _ in pairs])
-    if options.quick or options.only or options.seeds or options.plans or runner.failures:
-        print(page)
+        raise Failure("this machine has the data and the GPU of no experiment")
+    pairs = list(sections_of(experiments, values, commit, read_sections(options.page)))
+    if options.quick or options.seeds or options.plans or runner.failures:
+        print("\n".join(section for section, _ in pairs))
     else:
-        with open(os.path.join(ROOT, "docs", "accuracy.md"), "w", encoding="utf-8") as file:
-            file.write(page)
-        print("written: docs/accuracy.md")
+        write_page(options.page, {title_line(e): section
+                                  for e, (section, _) in zip(experiments, pairs)})
+        print(f"written: {os.path.relpath(options.page)}")
+    print(f"trained for {runner.seconds / 60 / options.jobs:.0f} minutes")
+    for experiment in experiments:
+        if experiment.name not in values:
+            print(f"not trained: {experiment.name}, which needs {needs_of(experiment)}")
     outside = [e.name for e, (_, is_inside) in zip(experiments, pairs) if not is_inside]
     print(f"outside: {', '.join(outside)}" if outside else "all plans are inside their bands")
     return 1 if outside or runner.failures else 0

@@ -11,6 +11,7 @@ import unittest
 from accuracy import Results
 from comparison import compare
 from experiments import ACCURACY, EXPERIMENTS, LOSS, QUICK, Experiment, Row
+from page import page_of, section_of, sections_in, title_line
 
 # Writes the record of a training: codec=int8 is 40 points behind. Counts its trainings in a file.
 FAKE = """#!{python}
@@ -98,29 +99,72 @@ class ResultsTest(unittest.TestCase):
                 self.assertEqual((len(calls), line["figures"]), (measured, {"x": 5}), commit)
 
 
+class PageTest(unittest.TestCase):
+    def test_sections_of_a_page_are_found_again(self):
+        experiments = [experiment_of(ACCURACY, 0, Row("a")), EXPERIMENTS[0]]
+        sections = [section_of(e, ["| a |", "|---|"], "Commit 1.") for e in experiments]
+        found = sections_in(page_of(sections))
+        self.assertEqual(found, {title_line(e): text for e, text in zip(experiments, sections)})
+        self.assertEqual(sections_in(page_of([])), {})
+
+
 class ProgramTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.path = os.path.join(self.folder, "page.md")
+        self.add_program("tally", FAKE)
+
+    def add_program(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text.format(python=sys.executable))
+        os.chmod(path, stat.S_IRWXU)
+
     def run_program(self, *arguments, **variables):
-        with tempfile.TemporaryDirectory() as folder:
-            tally = os.path.join(folder, "tally")
-            with open(tally, "w", encoding="utf-8") as file:
-                file.write(FAKE.format(python=sys.executable))
-            os.chmod(tally, stat.S_IRWXU)
-            program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "accuracy.py")
-            return subprocess.run(
-                [sys.executable, program, "--tally", tally, "--data", folder, "--results",
-                 os.path.join(folder, "results.jsonl"), *arguments],
-                env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        """Programs of the folder, such as nvidia-smi, come before those of the machine."""
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "accuracy.py")
+        paths = self.folder + os.pathsep + os.environ["PATH"]
+        return subprocess.run(
+            [sys.executable, program, "--tally", os.path.join(self.folder, "tally"), "--data",
+             self.folder, "--results", os.path.join(self.folder, "results.jsonl"), "--page",
+             self.path, *arguments],
+            env={**os.environ, "PATH": paths, **variables}, capture_output=True, text=True,
+            check=False)
+
+    def page(self):
+        with open(self.path, encoding="utf-8") as file:
+            return file.read()
 
     def test_plans_inside_their_bands_are_a_success(self):
-        done = self.run_program("--only", "lenet-mnist", "--seeds", "2")
+        done = self.run_program("--only", "lenet-mnist")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| `codec=int8` | 99.50 | 0.00 | +0.00 |", done.stdout)
+        self.assertIn("| `codec=int8` | 99.50 | 0.00 | +0.00 |", self.page())
         self.assertIn("all plans are inside their bands", done.stdout)
+
+    def test_other_sections_of_the_page_stay_and_the_order_is_that_of_the_experiments(self):
+        fashion, mnist = (next(e for e in EXPERIMENTS if e.name == name)
+                          for name in ("lenet-fashion", "lenet-mnist"))
+        kept = section_of(fashion, ["An older table."], "Commit 1.")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(page_of([kept, section_of(mnist, ["To be replaced."], "Commit 1.")]))
+        self.assertEqual(self.run_program("--only", "lenet-mnist").returncode, 0)
+        page = self.page()
+        self.assertIn(kept, page)
+        self.assertNotIn("To be replaced.", page)
+        self.assertLess(page.index(title_line(mnist)), page.index(title_line(fashion)))
+
+    def test_other_seeds_and_plans_are_printed_and_write_no_page(self):
+        done = self.run_program("--only", "lenet-mnist", "--seeds", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| `codec=int8` | 99.50 |  | +0.00 |", done.stdout)
+        self.assertFalse(os.path.exists(self.path))
 
     def test_a_plan_that_leaves_its_band_is_a_failure(self):
         done = self.run_program("--only", "lenet-mnist", BAD="1")
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("**outside**", done.stdout)
+        self.assertIn("**outside**", self.page())
         self.assertIn("outside: lenet-mnist", done.stdout)
 
     def test_a_training_without_a_figure_is_named_and_its_page_is_not_written(self):
@@ -128,6 +172,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--plan \"codec=int8\": no accuracy", done.stderr)
         self.assertIn("A training failed.", done.stdout)
+        self.assertFalse(os.path.exists(self.path))
 
     def test_a_training_that_fails_is_named(self):
         done = self.run_program("--only", "lenet-mnist", FAILS="codec=int8")
@@ -137,13 +182,24 @@ class ProgramTest(unittest.TestCase):
     def test_missing_data_and_unknown_names_are_told(self):
         done = self.run_program("--only", "gpt")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("no experiment has its data here", done.stderr)
+        self.assertIn("has the data and the GPU of no experiment", done.stderr)
         done = self.run_program("--only", "t", "--plans", "codec=int8")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("Not trained: needs `tinyshakespeare/input.txt.gz`.", done.stdout)
+        self.assertIn("not trained: gpt, which needs `tinyshakespeare/input.txt.gz`", done.stdout)
         done = self.run_program("--only", "resnet99")
         self.assertEqual(done.returncode, 2)
         self.assertIn("no such experiment; known: lenet-mnist", done.stderr)
+
+    def test_an_experiment_for_a_gpu_is_trained_where_there_is_one(self):
+        self.add_program("nvidia-smi", "#!/bin/sh\nexit 9\n")
+        done = self.run_program("--only", "resnet18")
+        self.assertEqual(done.returncode, 2)
+        self.add_program("nvidia-smi", "#!/bin/sh\necho Fast GPU\n")
+        done = self.run_program("--only", "resnet18")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("Fast GPU, ", self.page())
+        self.assertIn("| `codec=sign` | 99.50 |", self.page())
 
 
 if __name__ == "__main__":

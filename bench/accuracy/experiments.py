@@ -50,6 +50,7 @@ class Experiment:
     rows: tuple
     seeds: int
     level: float
+    device: str = "cpu"  # or cuda
 
     @property
     def needs(self):
@@ -58,14 +59,14 @@ class Experiment:
     def command(self, plan="PLAN", seed="SEED"):
         """What a person would type."""
         return (f"tally train {self.recipe} --data {self.data} {self.arguments} --threads 1 "
-                f"--seed {seed} --plan \"{plan}\"")
+                f"--device {self.device} --seed {seed} --plan \"{plan}\"")
 
     def measure(self, plan, seed, paths, folder, run):
         """Trains by `run`, which executes a command. `paths` has the place of each dataset."""
         record = os.path.join(folder, "record.json")
         words = shlex.split(self.command(plan, seed))
         words[words.index("--data") + 1] = paths[self.data]
-        run([*words, "--device", "cpu", "--no-progress", "--json", record])
+        run([*words, "--no-progress", "--json", record])
         with open(record, encoding="utf-8") as file:
             return {self.metric.key: json.load(file)[self.metric.key]}
 
@@ -89,6 +90,7 @@ class WordVectors:
     data: str = "imdb"
     questions: str = "word-analogy/questions-words.txt.gz"
     pairs: str = "word-similarity/EN-MEN-TR-3k.txt.gz"
+    device: str = "cpu"
 
     @property
     def needs(self):
@@ -156,19 +158,22 @@ EXPERIMENTS = (
     Experiment(
         name="gpt", title="GPT on tiny Shakespeare",
         text="Published: 1.88 (nanoGPT on a CPU: the same shape, 12 windows of 64 characters per "
-             "step, 2000 steps). asp leaves the band of 1 % that codecs keep: with Adam, late "
-             "gradients cost about 2 % of the loss.",
+             "step, 2000 steps). Codecs keep the goal of 1 %. Late gradients cost more with Adam "
+             "(policies.md), so the band of asp is wider.",
         recipe="gpt", data="tinyshakespeare/input.txt.gz",
         arguments="--workers 2 --batch 6 --steps 2000 --sample-length 0 --eval-every 2000",
-        metric=LOSS, seeds=1, level=1.88,
-        rows=(Row(BSP), *rows(1, "home=server update=asp", "codec=int8", "codec=qsgd:4"))),
+        metric=LOSS, seeds=2, level=1.88,
+        rows=(Row(BSP), Row("home=server update=asp", 2), *rows(1, "codec=int8", "codec=qsgd:4"))),
     Experiment(
         name="resnet18", title="ResNet-18 on CIFAR-10",
-        text="100 steps only: on two cores an epoch takes about 20 minutes.",
-        recipe="resnet18", data="cifar10",
-        arguments="--workers 2 --batch 32 --steps 100 --rate 0.05 --eval-every 100",
-        metric=ACCURACY, seeds=1, level=20,
-        rows=(Row(BSP), Row("codec=int8", 5))),
+        text="On a GPU: on two cores an epoch takes about 20 minutes. A loop in plain PyTorch "
+             "with the same model, augmentation, schedule and 128 samples per step reached 81.45 "
+             "and 81.72 % (2 seeds), and 89.16 % in 10 epochs, where the first row reached "
+             "88.67 %.",
+        recipe="resnet18", data="cifar10", arguments="--workers 2 --batch 64 --epochs 5",
+        device="cuda", metric=ACCURACY, seeds=1, level=80.5,
+        rows=(Row(BSP), Row("codec=int8", 0.5), Row("codec=sign", 1), Row("codec=powersgd:4", 2),
+              *rows(2.5, "home=server update=ssp:3", "home=server update=asp"))),
     Experiment(
         name="widedeep", title="Wide & Deep on Adult",
         text="Embeddings on servers use lazy Adam: a row without a gradient does not change.",
@@ -218,7 +223,8 @@ QUICK = (
            "update=backup:1", "codec=int8", "codec=sign", "codec=topk:0.01,warmup=200"), 84, 3,
           arguments="--workers 4 --epochs 2", seeds=1),
     quick(BY_NAME["gpt"], ("codec=int8",), 2.6, 3,
-          arguments="--workers 2 --batch 6 --steps 300 --sample-length 0 --eval-every 300"),
+          arguments="--workers 2 --batch 6 --steps 300 --sample-length 0 --eval-every 300",
+          seeds=1),
     quick(BY_NAME["widedeep"], ("home=server update=asp",), 92, 1, seeds=1),
     quick(BY_NAME["deepfm"], ("home=server update=asp",), 92, 1.5, seeds=1),
     quick(BY_NAME["logistic"], ("home=server update=asp",), 84.5, 0.5, seeds=1),

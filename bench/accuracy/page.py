@@ -13,6 +13,11 @@ method. All plans of a table train the same model with the same seeds, samples a
 row with the same seed, with its standard error; positive is better. *band* is how far a plan may be
 behind. The command fails if a plan is further behind than its band and two standard errors, or if
 the first row misses its level.
+
+The command first runs the tests `JoinedBatch` of `torch_test`: N workers train as one worker with
+the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in the group and on
+servers. An experiment whose data or GPU are missing is not trained, and its section stays as it
+is; each section names the commit and the machine of its figures.
 """
 
 
@@ -40,17 +45,24 @@ def wrapped(text):
     return textwrap.wrap(text.strip(), COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
-def section_of(experiment, body):
-    """`body` is a list of lines: a table, or the reason why there is none."""
+def title_line(experiment):
+    return f"## {experiment.title}"
+
+
+def section_of(experiment, body, facts=""):
+    """The text of a section. `body` is a list of lines: a table, or the reason why there is none;
+    `facts` are sentences about this run."""
     seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
     command = textwrap.wrap(experiment.command(), COLUMNS - 10, break_on_hyphens=False)
-    lines = [f"## {experiment.title}", "", "    " + " \\\n        ".join(command), ""]
-    return [*lines, *wrapped(f"{experiment.text} {seeds}."), "", *body, ""]
+    lines = [title_line(experiment), "", "    " + " \\\n        ".join(command), ""]
+    return "\n".join([*lines, *wrapped(f"{experiment.text} {seeds}. {facts}"), "", *body]) + "\n"
 
 
-def page_of(facts, sections):
-    """`facts` are sentences about this run."""
-    lines = [HEAD, *wrapped(" ".join(facts)), ""]
-    for section in sections:
-        lines += section
-    return "\n".join(lines).rstrip() + "\n"
+def sections_in(page):
+    """The sections of a page by their first lines."""
+    sections = ["## " + text for text in ("\n" + page).split("\n## ")[1:]]
+    return {text.splitlines()[0]: text.rstrip("\n") + "\n" for text in sections}
+
+
+def page_of(sections):
+    return "\n".join([HEAD, *sections])
