@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "base/stopwatch.h"
 
 namespace tally::adapter {
@@ -104,9 +103,6 @@ BoundExchange::~BoundExchange() {
   for (const Bound& bound : bound_) bound.accumulator->del_post_hook(bound.hook);
   if (exchange::Background* const background = exchange_->background()) background->stop();
   background_ = {};
-  // Parameters keep the newest values that have arrived.
-  if (const auto settled = exchange_->settle(); !settled.has_value())
-    log_warning("the last update is incomplete: " + settled.error().message);
   follow_values();
   for (Bound& bound : bound_) {
     bound.parameter.mutable_grad() = at::Tensor();
@@ -120,9 +116,6 @@ void BoundExchange::follow_values() {
 
 void BoundExchange::publish_values() {
   follow_values();
-  const bool has_copies =
-      std::any_of(bound_.begin(), bound_.end(), [](const Bound& bound) { return !bound.is_view; });
-  if (has_copies && exchange_->is_late()) or_throw(exchange_->settle());
   const at::NoGradGuard no_grad;
   for (const Bound& bound : bound_)
     if (!bound.is_view) bound.parameter.copy_(bound.values);
@@ -292,11 +285,6 @@ void BoundExchange::forget_gradients() {
   }
 }
 
-void BoundExchange::settle() {
-  or_throw(exchange_->settle());
-  follow_values();
-}
-
 void BoundExchange::check_memory() const {
   for (const Bound& bound : bound_)
     if (!bound.parameter.is_alias_of(bound.placed))
@@ -307,14 +295,6 @@ void BoundExchange::check_memory() const {
                          bound.name));
 }
 
-std::unique_ptr<FirstUse> BoundExchange::await_use() {
-  if (!exchange_->is_late()) return nullptr;
-  std::vector<at::Tensor> values;
-  for (const Bound& bound : bound_) values.push_back(bound.values);
-  // The exchange keeps an error, and the next step throws it.
-  return std::make_unique<FirstUse>(values, [this](std::size_t p) { (void)exchange_->await(p); });
-}
-
 void BoundExchange::drain(const exchange::StepContribution& rest) {
   gather();
   or_throw(exchange_->drain(rest));
@@ -322,13 +302,11 @@ void BoundExchange::drain(const exchange::StepContribution& rest) {
 }
 
 std::vector<double> BoundExchange::sum(std::vector<double> values) {
-  settle();
   or_throw(exchange_->meetings().sum(values));
   return values;
 }
 
 std::vector<double> BoundExchange::meet(std::vector<double> values) {
-  settle();
   or_throw(exchange_->meetings().meet(values));
   begun_ = false;
   publish_values();

@@ -9,7 +9,6 @@
 
 #include <torch/csrc/autograd/variable.h>
 
-#include "adapters/torch/first_use.h"
 #include "adapters/torch/gradient_slots.h"
 #include "adapters/torch/tensors.h"
 #include "exchange/exchange.h"
@@ -46,17 +45,13 @@ class BoundExchange final {
   bool is_announced() const { return announced_; }
   exchange::StepTotals complete(const exchange::StepContribution& contribution);
   void drain(const exchange::StepContribution& rest);
-  void settle();
   // kInvalid if a parameter has other memory than after construction: the exchange would go on to
   // update that.
   void check_memory() const;
   // Clears the gradients; the next backward starts with none.
   void forget_gradients();
-  // While the object lives, operations of this thread wait for the new values that they use; null
-  // if all values have arrived.
-  std::unique_ptr<FirstUse> await_use();
 
-  // These settle first.
+  // As those of exchange::Meetings.
   std::vector<double> sum(std::vector<double> values);
   std::vector<double> meet(std::vector<double> values);
   // Copies the tensors of the first rank to all ranks. Collective.

@@ -61,8 +61,6 @@ class TestExchange final : public exchange::Exchange,
     ready_.assign(ready_.size(), false);
     return exchange::StepTotals{.samples = own.samples, .loss_sum = own.loss_sum, .updated = true};
   }
-  Result<void> await(std::size_t) override { return {}; }
-  Result<void> settle() override { return {}; }
   Result<void> drain(const exchange::StepContribution&) override { return {}; }
   Result<void> reform(Communicator&) override { return {}; }
   std::uint64_t steps() const override { return steps_; }

@@ -229,10 +229,8 @@ void Trainer::Impl::zero_grad() {
   pending_ = {};
 }
 
-// Operations wait for the parameters of the last update when they use them.
 at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) {
   const PhaseScope scope(job_, "forward");
-  const std::unique_ptr<adapter::FirstUse> awaits = bound_->await_use();
   return mean_loss();
 }
 
@@ -292,7 +290,6 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   const StepOutcome outcome =
       complete({.samples = own, .weight = own / loss_scale(), .loss_sum = loss * own});
   // From here on the caller computes at the newest parameters.
-  bound_->settle();
   bound_->begin();
   return outcome;
 }
@@ -332,7 +329,6 @@ void Trainer::Impl::drain() {
   const Pending rest = std::exchange(pending_, {});
   bound_->drain(with_rates(contribution_of(rest)));
   shards_.count_batches();
-  bound_->settle();
   bound_->forget_gradients();
 }
 
@@ -358,7 +354,6 @@ void Trainer::Impl::average(const std::vector<NamedTensor>& tensors) {
 // Running statistics are linear in their inputs. Averaging them from time to time so gives the same
 // result as averaging after every step.
 void Trainer::Impl::synchronise_buffers() {
-  bound_->settle();
   if (job_.size() == 1 || options_.buffers == Buffers::kLeave) return;
   std::vector<NamedTensor> averaged;
   std::vector<NamedTensor> others;
@@ -405,7 +400,6 @@ StepOutcome Trainer::apply(std::uint64_t samples, double loss) {
 }
 void Trainer::zero_grad() { impl_->zero_grad(); }
 void Trainer::drain() { impl_->drain(); }
-void Trainer::settle() { impl_->bound().settle(); }
 void Trainer::synchronise_buffers() { impl_->synchronise_buffers(); }
 double Trainer::rate() const { return impl_->rate(); }
 double Trainer::loss_scale() const { return impl_->loss_scale(); }

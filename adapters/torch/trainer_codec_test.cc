@@ -30,6 +30,8 @@ struct Run {
   std::string codec;
   std::string update = "bsp";
   int ranks = 3;
+  collective::Network network = collective::Network::kInProcess;
+  std::size_t bucket_bytes = 0;
   int from = 0;
   int to = 12;
   std::filesystem::path folder = {};
@@ -49,12 +51,13 @@ OptimizerSpec optimizer_for(const std::string& codec) {
 
 Trained train(const Run& run) {
   Trained trained;
-  run_threads(run.ranks, [&](Job& job) {
+  const auto body = [&](Job& job) {
     SmallNet net = own_net(run.resume ? 77 : 1);
     const OptimizerSpec optimizer = optimizer_for(run.codec);
     TrainerOptions options;
     options.plan = "update=" + run.update + " codec=" + run.codec;
     options.groups = {without_decay(optimizer)};
+    options.bucket_bytes = run.bucket_bytes;
     Trainer trainer(job, *net, optimizer, options);
     if (run.resume) {
       const auto latest = or_throw(checkpoint::find_latest(run.folder));
@@ -73,7 +76,8 @@ Trained train(const Run& run) {
     }
     if (job.rank() == job.size() - 1) trained.parameters = copies_of(*net);
     ASSERT_TRUE(job.world().barrier().has_value());
-  });
+  };
+  run_threads(run.ranks, body, run.network);
   return trained;
 }
 
@@ -138,6 +142,26 @@ TEST(TrainerCodec, MayChangeFromOneCheckpointToTheNext) {
     EXPECT_TRUE(std::isfinite(
         train({.codec = codec, .from = 6, .folder = folder.path(), .resume = true}).loss))
         << codec;
+}
+
+// A training continues after any choice of auto, with auto or without.
+TEST(TrainerCodec, AutoContinuesFromACheckpoint) {
+  const TestFolder folder;
+  const auto train_half = [&](const std::string& codec, bool resume) {
+    return train({.codec = codec,
+                  .ranks = 2,
+                  .network = collective::Network::kTwoHosts,
+                  .bucket_bytes = 4096,
+                  .from = resume ? 8 : 0,
+                  .to = resume ? 14 : 8,
+                  .folder = folder.path(),
+                  .save = !resume,
+                  .resume = resume});
+  };
+  train_half("auto", /*resume=*/false);
+  for (const std::string codec : {"auto", "int8"})
+    for (const at::Tensor& parameter : train_half(codec, /*resume=*/true).parameters)
+      EXPECT_TRUE(parameter.isfinite().all().item<bool>()) << codec;
 }
 
 TEST(TrainerCodec, OnebitAdamDoesNotSkipItsWarmUpWithMomentsOfPlainAdam) {

@@ -13,7 +13,7 @@ constexpr const char* kCompressFooter = R"(
 Examples:
   tally bench compress --json compress.jsonl
   tally bench compress --models mlp --links 1gbit --codecs none,int8,topk:0.01,auto --steps 20
-  tally bench compress --models gpt --plans "codec=none;codec=none schedule=priority"
+  tally bench compress --models gpt --plans "codec=none;codec=auto:from=int8/topk:0.01"
   tally bench compress --accuracy --codecs none,int8,sign --epochs 6
 
 Two hosts are simulated on this machine by network namespaces; the link between them has a limited

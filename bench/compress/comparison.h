@@ -14,7 +14,7 @@
 
 namespace tally::bench::compress {
 
-// Parses "codec=none schedule=priority;codec=int8". kInvalid names the part that is no plan.
+// Parses "codec=none;codec=int8 update=subset:1". kInvalid names the part that is no plan.
 Result<std::vector<std::string>> parse_plans(const std::string& text);
 // Returns the name of a plan in tables: "codec=int8" is "int8", plans with more words stay as they
 // are.

@@ -53,12 +53,12 @@ TEST(CompressReport, HasALineOfJsonForEach) {
 }
 
 TEST(CompressPlans, AreReadWithSemicolonsBetween) {
-  EXPECT_THAT(*parse_plans("codec=none;codec=int8 schedule=priority"),
-              ElementsAre("codec=none", "codec=int8 schedule=priority"));
+  EXPECT_THAT(*parse_plans("codec=none;codec=int8 update=subset:1"),
+              ElementsAre("codec=none", "codec=int8 update=subset:1"));
   EXPECT_FALSE(parse_plans("codec=zip").has_value());
   EXPECT_FALSE(parse_plans("home=server").has_value());
   EXPECT_EQ(short_name("codec=topk:0.01"), "topk:0.01");
-  EXPECT_EQ(short_name("codec=none schedule=priority"), "codec=none schedule=priority");
+  EXPECT_EQ(short_name("codec=none update=subset:1"), "codec=none update=subset:1");
 }
 
 TEST(CompressLinks, AreSpeedsOrNone) {

@@ -19,9 +19,9 @@ constexpr std::string_view kOffered =
 Result<void> check_fixed(const plan::Plan& plan) {
   const plan::Plan fixed;
   if (plan.codec == fixed.codec && plan.stale == fixed.stale && plan.split == fixed.split &&
-      plan.data == fixed.data && plan.schedule == fixed.schedule)
+      plan.data == fixed.data)
     return {};
-  return invalid("word2vec has codec=none stale=keep split=data data=partition schedule=fifo");
+  return invalid("word2vec has codec=none stale=keep split=data data=partition");
 }
 
 }  // namespace

@@ -73,12 +73,6 @@ class Exchange {
   virtual bool reads_elsewhere() const { return false; }
   // A parameter that was not ready() on this rank has no gradient here.
   virtual Result<StepTotals> complete(const StepContribution& contribution) = 0;
-  // Waits until values(parameter) may be read. complete() may return before its values have
-  // arrived (schedule=priority).
-  virtual Result<void> await(std::size_t parameter) = 0;
-  virtual bool is_late() const { return false; }  // whether a parameter must be awaited
-  // Waits for all parameters.
-  virtual Result<void> settle() = 0;
   // This rank has no more data, except for `rest`: takes part in updates until all ranks have
   // called drain(). An exchange may drop `rest` (backup:B, subset:K).
   virtual Result<void> drain(const StepContribution& rest) = 0;

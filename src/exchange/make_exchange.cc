@@ -102,8 +102,6 @@ Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOpt
   for (const std::string& warning : warnings(use))
     if (options.update.on_event && world.rank() == 0) options.update.on_event(warning);
   options.update.codec = options.plan.codec;
-  options.update.by_priority = options.plan.schedule == plan::Schedule::kPriority;
-  options.update.bytes_in_flight = options.plan.bytes_in_flight;
   if (options.plan.home == plan::Home::kServer) return make_on_servers(world, options, rules);
   const auto initial = [types = options.update.parameters, write = std::move(options.initial)](
                            std::size_t p, std::span<std::byte> values) {

@@ -16,7 +16,7 @@ namespace tally::exchange {
 // A model, and the way in which the ranks of a job train it.
 struct ExchangeOptions {
   plan::Plan plan;
-  // For all plans. The plan decides `codec`, `by_priority` and `bytes_in_flight`.
+  // For all plans. The plan decides `codec`.
   GroupUpdate::Options update;
   // Writes the initial values of a parameter. Called on rank 0.
   std::function<void(std::size_t parameter, DataType type, std::span<std::byte> values)> initial;

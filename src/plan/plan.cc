@@ -40,8 +40,6 @@ constexpr Answer kDatas[] = {{"partition", "partition"},
                              {"stream", "stream"},
                              {"stages", "partition"}};
 
-constexpr Answer kSchedules[] = {{"fifo", "fifo"}, {"priority", "priority"}};
-
 struct Question {
   std::string_view key;
   std::span<const Answer> answers;
@@ -57,11 +55,9 @@ constexpr Question kQuestions[] = {{"home", kHomes, field_of<&Plan::home>()},
                                    {"stale", kStales, field_of<&Plan::stale>()},
                                    {"split", kSplits, field_of<&Plan::split>()},
                                    {"data", kDatas, field_of<&Plan::data>()},
-                                   {"conflict", kConflicts, field_of<&Plan::conflict>()},
-                                   {"schedule", kSchedules, field_of<&Plan::schedule>()}};
+                                   {"conflict", kConflicts, field_of<&Plan::conflict>()}};
 constexpr std::size_t kQuestionCount = std::size(kQuestions);
-constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6,
-                      kScheduleIndex = 7;
+constexpr std::size_t kUpdateIndex = 1, kCodecIndex = 2, kStaleIndex = 3, kConflictIndex = 6;
 
 // The word of an answer, or "?" if its number is not in the list.
 std::string_view word_of(const Plan& plan, std::size_t question) {
@@ -174,23 +170,6 @@ Result<void> check_compensation(const Plan& plan) {
       text_of(plan, kStaleIndex), obstacle, plan.push_every > 1 ? "push=1" : "codec=none"));
 }
 
-Result<void> check_schedule_together(const Plan& plan) {
-  if (plan.schedule == Schedule::kFifo) return {};
-  const std::string schedule = text_of(plan, kScheduleIndex);
-  if (plan.home != Home::kGroup) {
-    return invalid(fmt::format(
-        "{} needs home=group: a server answers in the order of requests; nearest: schedule=fifo",
-        schedule));
-  }
-  if (averages_models(plan)) {
-    return invalid(
-        fmt::format("{} needs an update of gradients: {} exchanges whole models; nearest: "
-                    "schedule=fifo",
-                    schedule, update_text(plan)));
-  }
-  return {};
-}
-
 // Whether a gradient may be applied to a later version than the one that it was computed at.
 bool may_be_stale(const Plan& plan) {
   return plan.update == Update::kAsp || plan.update == Update::kSsp ||
@@ -232,8 +211,7 @@ Result<void> check_together(const Plan& plan) {
                     conflict, conflict));
   }
   TALLY_TRY(check_codec_together(plan));
-  TALLY_TRY(check_compensation(plan));
-  return check_schedule_together(plan);
+  return check_compensation(plan);
 }
 
 // Checks that numbers are in range, and that no number is set which the plan's answers do not take.
@@ -331,7 +309,6 @@ std::string to_string(const Plan& plan) {
   for (std::size_t q = 0; q < kQuestionCount; ++q) {
     if (q == kConflictIndex && plan.home != Home::kServer && plan.conflict == Conflict::kLock)
       continue;
-    if (q == kScheduleIndex && plan.schedule == Schedule::kFifo) continue;
     text += fmt::format("{}{}", q == 0 ? "" : " ", text_of(plan, q));
   }
   return text;

@@ -49,13 +49,7 @@ enum class Split : std::uint8_t { kData, kPipeline, kTensor, kShard };
 // Which samples a worker sees.
 enum class Data : std::uint8_t { kPartition, kReplicate, kStream, kStages };
 
-// The order in which gradients are sent.
-enum class Schedule : std::uint8_t {
-  kFifo,      // as they become ready
-  kPriority,  // in the order in which the next forward pass needs the parameters
-};
-
-// How workers train together: one answer to each of eight questions, and the numbers that some
+// How workers train together: one answer to each of seven questions, and the numbers that some
 // answers take. The enums also reserve answers that this version does not offer; check() rejects
 // those. Numbers that the plan's answers do not take have the values below.
 struct Plan {
@@ -66,7 +60,6 @@ struct Plan {
   Split split = Split::kData;
   Data data = Data::kPartition;
   Conflict conflict = Conflict::kLock;
-  Schedule schedule = Schedule::kFifo;
 
   std::uint64_t bound = 0;        // ssp:S, clocks that the fastest worker may be ahead
   std::uint64_t backups = 0;      // backup:B, workers that are not waited for
@@ -83,7 +76,6 @@ struct Plan {
   std::uint64_t drop_above = 0;                  // drop:T, staleness
   double compensation = 0;                       // compensate:L
   bool adaptive = false;                         // compensate:L,adaptive
-  std::uint64_t bytes_in_flight = 4ULL << 20;    // priority:BYTES, sent and not yet acknowledged
 
   friend bool operator==(const Plan&, const Plan&) = default;
 };
@@ -105,9 +97,8 @@ bool averages_models(const Plan& plan);
 Result<void> check_exchanges_gradients(const Plan& plan, std::string_view recipe);
 
 // All keys in the order above: "home=group update=bsp codec=none stale=keep split=data
-// data=partition", and "conflict=lock" with home=server; "schedule=priority" only where it is not
-// fifo. Numbers that differ from their defaults follow their word. parse_plan() reads the text
-// back.
+// data=partition", and "conflict=lock" with home=server. Numbers that differ from their defaults
+// follow their word. parse_plan() reads the text back.
 std::string to_string(const Plan& plan);
 // The plan for people: home, update and codec, and further keys where they are not as in Plan().
 // The answers of `given`, the text that parse_plan() read, stay as they are written there:

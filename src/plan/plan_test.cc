@@ -23,10 +23,6 @@ TEST(Plan, TextBecomesTheValueItSays) {
                   .feedback = true,
                   .early_momentum = true,
                   .stage = EntropyStage::kRans}}},
-      {"schedule=fifo", {}},
-      {"schedule=priority", {.schedule = Schedule::kPriority}},
-      {"schedule=priority:256KiB",
-       {.schedule = Schedule::kPriority, .bytes_in_flight = 256 * 1024}},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -55,19 +51,8 @@ TEST(Plan, PrintedItHasAllAnswersAndIsReadAgain) {
       {"codec=auto:from=int8/topk:0.05,exact",
        "home=group update=bsp codec=auto:from=int8/topk:0.05,exact stale=keep split=data "
        "data=partition"},
-      {"schedule=priority codec=topk:0.01",
-       "home=group update=bsp codec=topk stale=keep split=data data=partition schedule=priority"},
-      {"schedule=priority:4MiB",
-       "home=group update=bsp codec=none stale=keep split=data data=partition schedule=priority"},
-      {"schedule=priority:1000kB",
-       "home=group update=bsp codec=none stale=keep split=data data=partition "
-       "schedule=priority:1000000"},
-      {"schedule=priority:1TiB",
-       "home=group update=bsp codec=none stale=keep split=data data=partition "
-       "schedule=priority:1048576MiB"},
-      {"schedule=priority:64KiB",
-       "home=group update=bsp codec=none stale=keep split=data data=partition "
-       "schedule=priority:64KiB"},
+      {"data=stream codec=topk:0.01",
+       "home=group update=bsp codec=topk stale=keep split=data data=stream"},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -84,8 +69,7 @@ TEST(Plan, ForPeopleItHasTheAnswersAsTheyWereGiven) {
   constexpr Case kCases[] = {
       {"", "home=group update=bsp codec=none"},
       {"codec=qsgd:4+rans", "home=group update=bsp codec=qsgd:4+rans"},
-      {" schedule=priority:4MiB\tcodec=topk:0.01 ",
-       "home=group update=bsp codec=topk:0.01 schedule=priority:4MiB"},
+      {" data=stream\tcodec=topk:0.01 ", "home=group update=bsp codec=topk:0.01 data=stream"},
       {"data=partition", "home=group update=bsp codec=none data=partition"},
       {"update=asp home=server stale=drop:03", "home=server update=asp codec=none stale=drop:03"},
   };
@@ -135,7 +119,7 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
   constexpr Case kCases[] = {
       {"hom=group",
        "'hom' is no key of a plan; nearest: home (known: home, update, codec, stale, split, data, "
-       "conflict, schedule)"},
+       "conflict)"},
       {"data=partitoin",
        "'partitoin' is no answer to data; nearest: partition (known: partition, replicate, "
        "stream)"},
@@ -149,8 +133,6 @@ TEST(Plan, WhatNobodyKnowsIsNamedWithTheNearestWord) {
       {"codec=topk:2", "codec=topk:2: 2 is not above 0 and at most 1"},
       {"codec=none:2", "codec=none:2: none takes no settings"},
       {"codec=none codec=none", "'codec' is given twice in the plan"},
-      {"schedule=prio", "'prio' is no answer to schedule; nearest: fifo (known: fifo, priority)"},
-      {"schedule=fifo:4MiB", "schedule=fifo:4MiB: fifo takes no settings"},
       {"bsp", "'bsp' in the plan is not of the form key=word; did you mean update=bsp?"},
       {"home=group topk:0.1",
        "'topk:0.1' in the plan is not of the form key=word; did you mean codec=topk:0.1?"},
@@ -234,12 +216,6 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
        "codec=onebit-adam on servers needs update=bsp: its messages can only be decoded "
        "together with those of all other workers of the same step; nearest: update=bsp, or "
        "codec=int8"},
-      {"home=server schedule=priority:64KiB",
-       "schedule=priority:64KiB needs home=group: a server answers in the order of requests; "
-       "nearest: schedule=fifo"},
-      {"update=average:50 schedule=priority",
-       "schedule=priority needs an update of gradients: update=average:50 exchanges whole models; "
-       "nearest: schedule=fifo"},
   };
   for (const Case& c : kCases) {
     const auto plan = parse_plan(c.text);
@@ -253,9 +229,9 @@ TEST(Plan, AnswersThatDoNotGoTogetherAreRefusedWithTheNearestThatDo) {
         "home=server update=local:8", "codec=auto", "update=backup:1 codec=topk:0.05",
         "home=server update=kasync:2 stale=compensate:0.04",
         "home=server update=softsync:2 stale=drop:3",
-        "home=server update=kbatch:2,async stale=scale",
-        "update=subset:2 codec=powersgd schedule=priority", "home=server codec=powersgd",
-        "home=server codec=onebit-adam", "home=server update=backup:1 codec=dgc",
+        "home=server update=kbatch:2,async stale=scale", "update=subset:2 codec=powersgd",
+        "home=server codec=powersgd", "home=server codec=onebit-adam",
+        "home=server update=backup:1 codec=dgc",
         "home=server update=asp stale=compensate:0.04 codec=sign"}) {
     EXPECT_TRUE(parse_plan(text)) << text;
   }
@@ -281,7 +257,6 @@ TEST(Plan, CheckRefusesWhatIsNotOffered) {
                         {.update = Update::kGossip},
                         {.codec = {.kind = Codec::kDgc}},
                         {.codec = {.kind = static_cast<Codec>(99)}},
-                        {.schedule = static_cast<Schedule>(2)},
                         {.stale = Stale::kCompensate},
                         {.split = Split::kShard},
                         {.data = Data::kStages},

@@ -9,20 +9,14 @@
 #include "base/errors.h"
 #include "base/nearest_word.h"
 #include "base/option_text.h"
-#include "base/units.h"
 #include "plan/field.h"
 
 namespace tally::plan {
 namespace {
 
-enum class Form {
-  kAny,
-  kWhole,
-  kBytes,  // "4MiB"; may be left out
-};
+enum class Form { kAny, kWhole };
 
-// A number without a name stands first and must be
-// given, unless it is in bytes.
+// A number without a name stands first and must be given.
 struct Number {
   std::string_view word, name, example;
   double least, most;
@@ -30,7 +24,6 @@ struct Number {
   Field<Plan> field;
 
   bool is_first() const { return name.empty(); }
-  bool may_be_left_out() const { return !is_first() || form == Form::kBytes; }
 };
 
 // A text that sets a field to a value. Settings of one word and name exclude each other.
@@ -43,7 +36,6 @@ struct Setting {
 constexpr double kMostWorkers = 65536;
 constexpr double kMostSteps = 1e6;
 constexpr double kMostMilliseconds = 3.6e6;
-constexpr double kLeastInFlight = 4096, kMostInFlight = 0x1p40;
 
 constexpr Number kNumbers[] = {
     {"asp", "push", "4", 1, kMostSteps, Form::kWhole, field_of<&Plan::push_every>()},
@@ -67,8 +59,6 @@ constexpr Number kNumbers[] = {
     {"local", "", "8", 1, kMostSteps, Form::kWhole, field_of<&Plan::local_steps>()},
     {"drop", "", "4", 0, kMostSteps, Form::kWhole, field_of<&Plan::drop_above>()},
     {"compensate", "", "0.04", 0, 1e6, Form::kAny, field_of<&Plan::compensation>()},
-    {"priority", "", "4MiB", kLeastInFlight, kMostInFlight, Form::kBytes,
-     field_of<&Plan::bytes_in_flight>()},
 };
 constexpr double kShared = static_cast<double>(RateShare::kShared);
 constexpr double kFull = static_cast<double>(RateShare::kFull);
@@ -112,22 +102,9 @@ const Number* first_of(std::string_view word) {
 }
 
 Result<double> parse_as(Form form, std::string_view text) {
-  if (form == Form::kBytes) {
-    TALLY_TRY(const std::size_t bytes, parse_bytes(text));
-    return static_cast<double>(bytes);
-  }
   auto value = parse_number(text);
   if (value && form == Form::kWhole) TALLY_TRY(parse_count(text));
   return value;
-}
-
-// parse_as() reads every value back.
-std::string print_as(Form form, double value) {
-  if (form != Form::kBytes) return fmt::format("{}", value);
-  const auto bytes = static_cast<std::uint64_t>(value);
-  if (bytes % (1U << 20) == 0) return fmt::format("{}MiB", bytes >> 20);
-  if (bytes % (1U << 10) == 0) return fmt::format("{}KiB", bytes >> 10);
-  return fmt::format("{}", bytes);
 }
 
 Result<void> read_number(std::string_view answer, const Number& number, std::string_view text,
@@ -136,9 +113,8 @@ Result<void> read_number(std::string_view answer, const Number& number, std::str
   if (!value) return invalid(fmt::format("{}: {}", answer, value.error().message));
   // check_values() cannot check a number that does not fit its field.
   if (!(*value >= number.least && *value <= number.most)) {
-    return invalid(fmt::format("{}: {} is not from {} to {}", answer, text,
-                               print_as(number.form, number.least),
-                               print_as(number.form, number.most)));
+    return invalid(
+        fmt::format("{}: {} is not from {} to {}", answer, text, number.least, number.most));
   }
   number.field.set(plan, *value);
   return {};
@@ -175,7 +151,6 @@ Result<void> read_values(std::string_view answer, std::string_view word, std::st
   if (first == nullptr && names_of(word).empty()) {
     return invalid(fmt::format("{}: {} takes no settings", answer, word));
   }
-  if (first != nullptr && text.empty() && first->may_be_left_out()) return {};
   if (first != nullptr && text.empty()) {
     return invalid(
         fmt::format("{}: {} takes a number, as in {}:{}", answer, word, word, first->example));
@@ -204,9 +179,8 @@ std::string values_text(std::string_view word, const Plan& plan) {
   for (const Number& number : kNumbers) {
     if (number.word != word) continue;
     const double value = number.field.get(plan);
-    if (number.may_be_left_out() && value == number.field.get(Plan())) continue;
-    items.push_back(fmt::format("{}{}{}", number.name, number.is_first() ? "" : "=",
-                                print_as(number.form, value)));
+    if (!number.is_first() && value == number.field.get(Plan())) continue;
+    items.push_back(fmt::format("{}{}{}", number.name, number.is_first() ? "" : "=", value));
   }
   for (const Setting& setting : kSettings) {
     if (setting.word == word && setting.field.get(plan) == setting.value)
@@ -220,9 +194,9 @@ Result<void> check_values(std::string_view word, const Plan& plan) {
     if (number.word != word) continue;
     const double value = number.field.get(plan);
     if (value >= number.least && value <= number.most) continue;
-    return invalid(fmt::format(
-        "{}{}{}: {} is not from {} to {}", word, number.is_first() ? "" : ":", number.name, value,
-        print_as(number.form, number.least), print_as(number.form, number.most)));
+    return invalid(fmt::format("{}{}{}: {} is not from {} to {}", word,
+                               number.is_first() ? "" : ":", number.name, value, number.least,
+                               number.most));
   }
   return {};
 }

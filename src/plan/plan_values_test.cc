@@ -117,13 +117,6 @@ TEST(PlanValues, WhatAWordDoesNotTakeIsRefusedWithWhatItDoes) {
       {"stale=drop", "stale=drop: drop takes a number, as in drop:4"},
       {"stale=compensate:-1", "stale=compensate:-1: -1 is not from 0 to 1000000"},
       {"stale=compensate:inf", "stale=compensate:inf: 'inf' is not a number"},
-      {"home=group schedule=priority:x", "schedule=priority:x: 'x' is not a size such as 100MiB"},
-      {"home=group schedule=priority:4095",
-       "schedule=priority:4095: 4095 is not from 4KiB to 1048576MiB"},
-      {"home=group schedule=priority:2TiB",
-       "schedule=priority:2TiB: 2TiB is not from 4KiB to 1048576MiB"},
-      {"home=group schedule=priority:4MiB,now",
-       "schedule=priority:4MiB,now: priority takes one number and nothing else"},
       {"stale=compensate:1,adaptiv",
        "stale=compensate:1,adaptiv: 'adaptiv' is no setting of compensate; nearest: adaptive "
        "(known: adaptive)"},
@@ -156,8 +149,6 @@ TEST(PlanValues, CheckRefusesNumbersOutOfRangeOrOfOtherAnswers) {
       {.home = Home::kServer, .update = Update::kAsp, .any_version = true},
       {.home = Home::kServer, .update = Update::kSsp, .push_every = 2},
       {.adaptive = true},
-      {.bytes_in_flight = 1 << 20},
-      {.schedule = Schedule::kPriority, .bytes_in_flight = 0},
   };
   for (const Plan& plan : plans) EXPECT_FALSE(check(plan)) << to_string(plan);
   EXPECT_EQ(check(Plan{.bound = 3}).error().message,

@@ -23,8 +23,6 @@ const std::vector<GroupCase>& group_cases() {
       {"int8", "update=bsp codec=int8"},
       {"topk", "update=bsp codec=topk:0.05"},
       {"powersgd", "update=bsp codec=powersgd:2"},
-      {"priority", "update=bsp schedule=priority"},
-      {"priority_int8", "update=bsp codec=int8 schedule=priority"},
       {"subset", "update=subset:1"},
       {"backup", "update=backup:1"},
       {"backup_topk", "update=backup:1 codec=topk:0.05"},
@@ -141,7 +139,7 @@ TEST_P(SimGroupExchanges, SlowRanksHoldUpOrEndTheOthers) {
 bool loses_state(const GroupRun& run, std::uint64_t version) {
   const exchange::GroupUpdate::Options options = model_of(run.plan);
   const bool is_alone = run.place.per_host == 1 || !run.place.is_even();
-  return is_alone && !run.place.is_one_host() && version > 0 && !options.by_priority &&
+  return is_alone && !run.place.is_one_host() && version > 0 &&
          options.codec.kind == plan::Codec::kNone && options.replicas == Replicas::kPerHost;
 }
 

@@ -16,8 +16,6 @@ exchange::GroupUpdate::Options model_of(const GroupCase& one) {
   exchange::GroupUpdate::Options options{.bucket_bytes = 8 << 10,
                                          .clip_norm = one.clip_norm,
                                          .codec = plan.codec,
-                                         .by_priority = plan.schedule == plan::Schedule::kPriority,
-                                         .bytes_in_flight = 16 << 10,
                                          .seed = 7,
                                          .replicas = one.replicas,
                                          .beside = !one.in_place};

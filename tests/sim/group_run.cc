@@ -104,7 +104,6 @@ class Trainer {
 
   Result<void> take_steps(std::uint64_t until) {
     while (exchange_->steps() < until) TALLY_TRY(take_step());
-    TALLY_TRY(exchange_->settle());
     std::vector<double> present = {1};
     TALLY_TRY(exchange_->meetings().meet(present));
     const std::size_t lost = trained_.reforms.empty() ? 0 : trained_.reforms.back().lost.size();
@@ -114,15 +113,12 @@ class Trainer {
 
   Result<void> drain() {
     for (int step = 0; step < me_.rank() + 2; ++step) TALLY_TRY(take_step());
-    TALLY_TRY(exchange_->drain({.rates = rates_}));
-    return exchange_->settle();
+    return exchange_->drain({.rates = rates_});
   }
 
   Result<void> take_step() {
     TALLY_TRY(const exchange::StepChoice choice, exchange_->begin());
     const std::uint64_t counted = exchange_->statistics().staleness.total();
-    for (std::size_t p = 0; p < options_.parameters.size(); ++p)
-      if (rng_.below(4) == 0) TALLY_TRY(exchange_->await(p));
     exchange::StepContribution own{.rates = rates_};
     if (choice.computes) own.samples = own.weight = samples_of(me_.rank(), choice.version);
     const Duration straggling = me_.rank() == run_.straggler ? kStraggling : 0ms;

@@ -196,11 +196,6 @@ Result<std::optional<AutoCodec::Outcome>> AutoCodec::next(Communicator& world) {
     } else {
       ways_ = finalists(agreed_, kMostTried);
       step_seconds_.resize(ways_.size(), kUnknown);
-      if (options_.is_late && ways_.size() > 1) {
-        steps_of_way_ = 0;
-        step_seconds_[0] = kUnknown;
-        return unchanged;
-      }
     }
   } else if (steps_of_way_ < kTrySteps) {
     return unchanged;

@@ -46,9 +46,6 @@ class AutoCodec final {
     std::optional<codec::WireCost> wire;  // if known, the wire is not measured
     // False: the assignment with the best prediction is chosen without a trial.
     bool tries = true;
-    // Steps do not wait for their updates, except while measuring. The uncompressed assignment is
-    // then tried like the others.
-    bool is_late = false;
   };
   // The objects that `options` refers to must outlive this one.
   explicit AutoCodec(Options options);

@@ -297,7 +297,9 @@ inline void take_steps(Job& job, GroupUpdate& update, const Course& course, int 
   for (int step = from; step < course.steps; ++step) {
     const double samples = course.samples(job.rank(), step);
     const StepContribution contribution{.samples = samples, .weight = samples};
-    if (samples > 0) update.begin(contribution);
+    if (samples > 0) {
+      ASSERT_TRUE(update.begin(contribution).has_value());
+    }
     for (std::size_t p = update.parameters().size(); p-- > 0;) {
       auto* const gradient = reinterpret_cast<float*>(update.gradient(p).data());
       const bool has = samples > 0 && course.has(p, job.rank(), step);

@@ -23,12 +23,6 @@ bool has_backups(const policy::Rules& rules) {
 
 Result<std::unique_ptr<GroupExchange>> GroupExchange::make(Communicator& replicas, Options options,
                                                            Deadline by) {
-  if (has_backups(options.rules) && options.update.by_priority) {
-    if (options.update.on_event)
-      options.update.on_event(
-          "schedule=priority: it is fifo, for update=backup needs whole versions");
-    options.update.by_priority = false;
-  }
   std::unique_ptr<GroupExchange> made(new GroupExchange(replicas, std::move(options)));
   TALLY_TRY(made->connect(by));
   if (replicas.rank() == 0)
@@ -94,7 +88,7 @@ Result<void> GroupExchange::reform(Communicator& replicas) {
   const std::uint64_t reached = backup_ ? first_step_ + backup_->version() : update_->updates();
   const std::uint64_t known = from.updates();
   const auto taken = next->update_->take_over(from, by);
-  // The update under way may count after all, or be taken back: modulo 2^64.
+  // The update under way may count after all.
   const std::uint64_t moved = from.updates() - known;
   if (!taken) {
     if (backup_) {
@@ -152,9 +146,8 @@ Result<StepChoice> GroupExchange::begin() {
 // whole gradients.
 Result<bool> GroupExchange::announce(const StepContribution& contribution) {
   if (backup_ || !order_is_settled_ || !takes_part()) return false;
-  TALLY_TRY(settle());
   update_->set_rates(contribution.rates);
-  update_->begin(contribution);
+  TALLY_TRY(update_->begin(contribution));
   is_announced_ = true;
   return true;
 }
@@ -304,7 +297,6 @@ std::vector<CodecTensor> GroupExchange::codec_tensors() const {
 }
 
 Result<void> GroupExchange::restore(const checkpoint::Reader& reader, const SavedCourse& course) {
-  TALLY_TRY(settle());
   TALLY_TRY(update_->discard_step());
   end_update();
   // Before the first update there is no state, and the first update may still set the order.

@@ -36,9 +36,6 @@ class GroupExchange final : public Exchange,
   Result<void> ready(std::size_t parameter, const std::byte* elsewhere) override;
   bool reads_elsewhere() const override { return update_->alone_on_host(); }
   Result<StepTotals> complete(const StepContribution& contribution) override;
-  Result<void> await(std::size_t parameter) override { return update_->await(parameter); }
-  bool is_late() const override { return update_->is_late(); }
-  Result<void> settle() override { return update_->settle(); }
   Result<void> drain(const StepContribution& rest) override;
   Result<void> reform(Communicator& replicas) override;
   std::uint64_t steps() const override {

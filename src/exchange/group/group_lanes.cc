@@ -1,40 +1,20 @@
 #include <algorithm>
 
-#include <fmt/format.h>
-
 #include "base/check.h"
 #include "exchange/auto_codec/auto_codec.h"
 #include "exchange/group/group_update.h"
 
-// The part of GroupUpdate for lanes: codecs, their choice by codec=auto, and late updates.
+// The part of GroupUpdate for lanes: codecs, and their choice by codec=auto.
 //
 // codec=auto: choose_codecs() runs after each update until the choice is final. use_codecs()
 // rebuilds pipeline_ with other codecs; leftovers_ keeps the residuals of the old ones for the next
 // gradients. If the final choice is no compression, leave_averages() returns to sharded state.
-//
-// Late updates: begin_late() copies the learning rates and step counts. finish_late() waits for a
-// bucket and updates it, when await() or settle() needs it. If that fails, the version before the
-// update is the present one again.
 namespace tally::exchange {
-
-bool GroupUpdate::can_be_late() {
-  if (!options_.by_priority) return false;
-  const char* obstacle = nullptr;
-  if (tiers_.hosts == 1) obstacle = "there is one host";
-  if (tiers_.locals() > 1) obstacle = "ranks share a host";
-  if (options_.clip_norm) obstacle = "clip_norm needs all gradients at once";
-  if (options_.discards_nonfinite) obstacle = "loss scaling needs all gradients at once";
-  if (layerwise_) obstacle = "the optimizer needs all of a parameter at once";
-  if (obstacle != nullptr && options_.on_event)
-    options_.on_event(fmt::format("schedule=priority: it is fifo, for {}", obstacle));
-  return obstacle == nullptr;
-}
 
 void GroupUpdate::make_pipeline() {
   const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
   const bool scatters = across_ == Across::kParts;
   const plan::CodecSpec plain;
-  LaneSchedule schedule{.by_priority = can_be_late_, .bytes_in_flight = options_.bytes_in_flight};
   std::vector<std::unique_ptr<BucketCodec>> codecs;
   std::vector<Range> local;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -49,7 +29,6 @@ void GroupUpdate::make_pipeline() {
                                         .seed = options_.seed,
                                         .senders = senders_,
                                         .self = sender()}));
-    schedule.bytes.push_back(buckets_[b].slice->gradient().size());
     local.push_back(buckets_[b].local);
   }
   pipeline_.reset();
@@ -57,7 +36,7 @@ void GroupUpdate::make_pipeline() {
   pipeline_ = std::make_unique<LanePipeline>(
       LanePipeline::Lanes{.there = std::make_unique<Lane>(tiers_.sums.get(), tiers_.lane),
                           .back = std::make_unique<Lane>(tiers_.values.get(), tiers_.lane)},
-      std::move(codecs), std::move(schedule));
+      std::move(codecs));
   if (!is_auto || !codecs_.empty()) return;
   auto_ = std::make_unique<AutoCodec>(AutoCodec::Options{.spec = options_.codec,
                                                          .parameters = options_.parameters,
@@ -66,13 +45,11 @@ void GroupUpdate::make_pipeline() {
                                                          .hosts = tiers_.hosts,
                                                          .seed = options_.seed,
                                                          .wire = options_.wire,
-                                                         .tries = options_.tries_codecs,
-                                                         .is_late = can_be_late_});
+                                                         .tries = options_.tries_codecs});
 }
 
 // Called after each update until the choice is final.
 Result<void> GroupUpdate::choose_codecs() {
-  if (auto_->is_measuring()) TALLY_TRY(settle());
   auto_->stepped();
   if (auto_->is_measuring()) TALLY_TRY(measure_codecs());
   TALLY_TRY(std::optional<AutoCodec::Outcome> outcome, auto_->next(world_));
@@ -105,11 +82,9 @@ Result<void> GroupUpdate::use_codecs(std::vector<plan::CodecSpec> codecs, bool f
   const std::vector<plan::CodecSpec> old =
       codecs_.empty() ? std::vector<plan::CodecSpec>(codecs.size()) : codecs_;
   codecs_ = std::move(codecs);
-  // Late updates need averages. Without them, hosts that update only their part have less work.
-  const bool leaves =
-      for_good && all_plain && !can_be_late_ && options_.replicas == Replicas::kPerHost;
+  // Without averages each host updates only its part, and has less work.
+  const bool leaves = for_good && all_plain && options_.replicas == Replicas::kPerHost;
   if (codecs_ == old && !leaves) return {};
-  TALLY_TRY(settle());
   leftovers_.keep(pipeline_->states(), memory_->layout(), tiers_.hosts);
   if (leaves) TALLY_TRY(leave_averages());
   make_pipeline();
@@ -138,57 +113,10 @@ Result<void> GroupUpdate::leave_averages() {
 }
 
 Result<std::vector<CodecState>> GroupUpdate::codec_states() {
-  TALLY_TRY(settle());
   TALLY_TRY(make_state());
   // A run that resumes from a checkpoint chooses anew, so the residuals of auto are not saved.
   if (!pipeline_ || options_.codec.kind == plan::Codec::kAuto) return std::vector<CodecState>();
   return pipeline_->states();
-}
-
-void GroupUpdate::begin_late() {
-  late_ = {.rates = rates_, .steps = steps_, .updates = updates_, .from = memory_->present()};
-  late_.is_there.assign(buckets_.size(), false);
-  late_.left = buckets_.size();
-}
-
-Result<void> GroupUpdate::finish_late(std::size_t bucket) {
-  if (late_.left == 0 || late_.is_there[bucket]) return {};
-  const auto outcome = update_bucket(bucket, {.rates = late_.rates,
-                                              .steps = late_.steps,
-                                              .used = used_,
-                                              .updates = late_.updates,
-                                              .from = late_.from});
-  if (!outcome) {
-    late_.left = 0;
-    steps_ = late_.steps;
-    updates_ = late_.updates;
-    memory_->flip();
-    fail(outcome.error());
-    return outcome;
-  }
-  late_.is_there[bucket] = true;
-  --late_.left;
-  return {};
-}
-
-void GroupUpdate::fail(const Error& error) {
-  if (!failure_) failure_ = error;
-}
-
-bool GroupUpdate::is_late(std::size_t parameter) const {
-  return late_.left > 0 && !late_.is_there[memory_->layout().place_of[parameter].bucket];
-}
-
-Result<void> GroupUpdate::await(std::size_t parameter) {
-  if (failure_) return *failure_;
-  return finish_late(memory_->layout().place_of[parameter].bucket);
-}
-
-// In the order in which the next forward pass needs the buckets.
-Result<void> GroupUpdate::settle() {
-  if (failure_) return *failure_;
-  for (std::size_t b = buckets_.size(); b-- > 0;) TALLY_TRY(finish_late(b));
-  return {};
 }
 
 }  // namespace tally::exchange

@@ -32,24 +32,19 @@ bool GroupUpdate::is_deferred() const {
 }
 
 UpdateFacts GroupUpdate::facts() const {
-  return {.rates = rates_,
-          .steps = steps_,
-          .used = used_,
-          .updates = updates_,
-          .from = memory_->present()};
+  return {.rates = rates_, .steps = steps_, .used = used_, .updates = updates_};
 }
 
-void GroupUpdate::begin(const StepContribution& contribution) {
-  if (begun_) return;
+Result<void> GroupUpdate::begin(const StepContribution& contribution) {
+  if (begun_) return {};
+  TALLY_TRY(make_state());
   begun_ = true;
-  if (const auto settled = settle(); !settled) return;
-  if (const auto made = make_state(); !made) return fail(made.error());
   for (Bucket& bucket : buckets_) bucket.ready_at = {};
   memory_->flags(tiers_.local).weigh(contribution.weight, contribution.samples);
+  return {};
 }
 
 Result<void> GroupUpdate::ready(std::size_t parameter, const std::byte* elsewhere) {
-  if (failure_) return *failure_;
   TALLY_CHECK(elsewhere == nullptr || alone_on_host() ||
               memory_->has_gradients({elsewhere, gradient(parameter).size()}));
   const std::size_t bucket = memory_->layout().place_of[parameter].bucket;
@@ -134,8 +129,7 @@ Result<UpdateTotals> GroupUpdate::complete(const StepContribution& contribution,
 
 Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribution,
                                                 std::span<const double> sums) {
-  begin(contribution);
-  if (failure_) return *failure_;
+  TALLY_TRY(begin(contribution));
   if (auto_) auto_->ended();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     // Announced weights stay valid. Gradients of ranks without samples are not read.
@@ -147,7 +141,7 @@ Result<UpdateTotals> GroupUpdate::complete_step(const StepContribution& contribu
   if (totals.updated) {
     TALLY_TRY(advance(true));
     TALLY_CHECK(next_ == buckets_.size());
-    if (!can_be_late_ && is_deferred()) {
+    if (is_deferred()) {
       TALLY_TRY(totals.updated, update_deferred());
     }
   }
@@ -256,11 +250,11 @@ Result<std::vector<Squares>> GroupUpdate::squares_of_parameters() {
 }
 
 // Waits for the bucket, and updates it while later buckets are in flight.
-Result<void> GroupUpdate::update_bucket(std::size_t b, const UpdateFacts& facts) {
+Result<void> GroupUpdate::update_bucket(std::size_t b) {
   TALLY_TRY(await_average(b));
   const Stopwatch watch(times_.update);
   if (options_.clip_value) buckets_[b].slice->clamp(*options_.clip_value);
-  buckets_[b].slice->update(facts, {});
+  buckets_[b].slice->update(facts(), {});
   note_done(b);
   publish(b);
   return {};
@@ -269,8 +263,7 @@ Result<void> GroupUpdate::update_bucket(std::size_t b, const UpdateFacts& facts)
 // Returns whether there was an update.
 Result<bool> GroupUpdate::update_deferred() {
   if (!layerwise_ && !needs_norm() && !agrees_first_) {
-    const UpdateFacts now = facts();
-    for (std::size_t b = 0; b < buckets_.size(); ++b) TALLY_TRY(update_bucket(b, now));
+    for (std::size_t b = 0; b < buckets_.size(); ++b) TALLY_TRY(update_bucket(b));
     return true;
   }
   for (std::size_t b = 0; pipeline_ && b < buckets_.size(); ++b) TALLY_TRY(await_average(b));
@@ -325,19 +318,17 @@ void GroupUpdate::publish(std::size_t b) {
 }
 
 // Returns when the new values have arrived on all ranks, and no rank reads gradients any more.
-// Ranks with late updates, and those that have agreed, have no neighbours that read or write their
-// memory.
+// Ranks that have agreed have no neighbours that read or write their memory.
 Result<void> GroupUpdate::commit(bool updated) {
   for (Bucket& bucket : buckets_) {
     const Stopwatch watch(times_.wait);
     TALLY_TRY(bucket.published.finish());
   }
-  if (!can_be_late_ && !agrees_first_) {
+  if (!agrees_first_) {
     const Stopwatch watch(times_.wait);
     TALLY_TRY(world_.barrier());
   }
   if (updated) {
-    if (can_be_late_) begin_late();
     memory_->flip();
     for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
     ++updates_;

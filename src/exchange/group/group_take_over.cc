@@ -23,10 +23,8 @@ struct StateOfParameter {
 
 }  // namespace
 
-// A late update that failed has been taken back, so the lowest version counts; its successor is
-// still in the other generation. Otherwise an update counts if any rank has committed it.
+// An update counts if any rank has committed it.
 Result<void> GroupUpdate::agree_on_version(Communicator& world) {
-  (void)settle();
   // In place, the step that was under way may have changed values on any rank.
   std::int32_t torn = !options_.beside && begun_ ? 1 : 0;
   TALLY_TRY(world.allreduce(std::span(&torn, 1), ReduceOp::kMax));
@@ -34,12 +32,11 @@ Result<void> GroupUpdate::agree_on_version(Communicator& world) {
     return make_error(ErrorCode::kInvalid,
                       "a step that updated in place has failed: continue from a checkpoint");
   auto version = static_cast<std::int64_t>(updates_);
-  TALLY_TRY(
-      world.allreduce(std::span(&version, 1), can_be_late_ ? ReduceOp::kMin : ReduceOp::kMax));
+  TALLY_TRY(world.allreduce(std::span(&version, 1), ReduceOp::kMax));
   const auto own = static_cast<std::int64_t>(updates_);
   if (version == own) return {};
   const bool has_other = agrees_first_ ? has_averages_ : options_.beside;
-  if (!has_other || version > own + 1 || version < own - 1)
+  if (!has_other || version > own + 1)
     return make_error(ErrorCode::kInvalid, "this rank has version {}, another rank has {}", own,
                       version);
   if (agrees_first_) {
@@ -47,12 +44,8 @@ Result<void> GroupUpdate::agree_on_version(Communicator& world) {
     TALLY_TRY(apply());
   }
   memory_->flip();
-  const bool is_ahead = version > own;
-  for (std::size_t p = 0; p < steps_.size(); ++p) {
-    if (is_ahead) steps_[p] += used_[p];
-    if (!is_ahead) steps_[p] -= used_[p];
-  }
-  updates_ = static_cast<std::uint64_t>(version);
+  for (std::size_t p = 0; p < steps_.size(); ++p) steps_[p] += used_[p];
+  ++updates_;
   return {};
 }
 

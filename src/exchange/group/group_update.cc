@@ -36,8 +36,6 @@ std::vector<std::string> settings_of(const GroupUpdate::Options& options) {
   if (options.discards_nonfinite) lines.push_back("discards gradients that are not finite");
   if (!options.beside) lines.push_back("in place");
   if (options.replicas == Replicas::kPerRank) lines.push_back("a replica per rank");
-  if (options.by_priority)
-    lines.push_back(fmt::format("bytes in flight {}", options.bytes_in_flight));
   lines.insert(lines.end(), options.settings.begin(), options.settings.end());
   return lines;
 }
@@ -67,7 +65,6 @@ GroupUpdate::GroupUpdate(Communicator& world, Options options, Tiers tiers)
       layerwise_(
           std::any_of(options_.optimizers.begin(), options_.optimizers.end(),
                       [](const OptimizerSpec& spec) { return optimizer::is_layerwise(spec); })),
-      can_be_late_(can_be_late()),
       senders_(options_.senders),
       steps_(options_.parameters.size()),
       used_(options_.parameters.size()),
@@ -77,20 +74,17 @@ GroupUpdate::GroupUpdate(Communicator& world, Options options, Tiers tiers)
   for (codec::SenderFacts& facts : senders_) facts.ranks = tiers_.hosts;
   const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
   const bool has_replica = options_.replicas == Replicas::kPerRank;
-  if (tiers_.hosts > 1)
-    across_ = is_auto || can_be_late_ || has_replica ? Across::kAverages : Across::kParts;
+  if (tiers_.hosts > 1) across_ = is_auto || has_replica ? Across::kAverages : Across::kParts;
   if (encodes(options_.codec)) across_ = Across::kAverages;
   // auto may return to parts.
   agrees_first_ = options_.beside && !options_.in_background && tiers_.locals() == 1 &&
-                  across_ != Across::kParts && !can_be_late_ && !is_auto;
+                  across_ != Across::kParts && !is_auto;
   memory_factory_ = tiers_.locals() == 1 ? ordinary_memory() : shared_memory(world_, tiers_);
   if (tiers_.hosts == 1 && is_auto && options_.on_event)
     options_.on_event("codec=auto: it is none, for there is one host");
 }
 
 GroupUpdate::~GroupUpdate() {
-  // The values outlive this object: settle them to those of the last update, unless it fails.
-  (void)settle();
   pipeline_.reset();
   publishing_.reset();
   tiers_.sums.reset();
@@ -188,7 +182,6 @@ std::span<std::byte> GroupUpdate::gradient(std::size_t parameter) const {
 }
 
 Result<void> GroupUpdate::spread_values(Deadline by) {
-  TALLY_TRY(settle());
   // The first lane consists of the first rank of every host, with rank 0 as its first member.
   if (tiers_.hosts > 1 && tiers_.local == 0) {
     for (std::size_t b = 0; b < buckets(); ++b) {
@@ -207,7 +200,6 @@ Result<void> GroupUpdate::spread_values(Deadline by) {
 }
 
 Result<void> GroupUpdate::adopt_values(Deadline by) {
-  TALLY_TRY(settle());
   TALLY_TRY(world_.barrier({.by = by}));
   for (Bucket& bucket : buckets_)
     if (bucket.slice) bucket.slice->adopt_values();
@@ -297,7 +289,6 @@ Result<void> GroupUpdate::make_state() {
 }
 
 Result<std::vector<SliceState>> GroupUpdate::states() {
-  TALLY_TRY(settle());
   TALLY_TRY(make_state());
   std::vector<SliceState> all;
   for (Bucket& bucket : buckets_) {
@@ -308,7 +299,6 @@ Result<std::vector<SliceState>> GroupUpdate::states() {
 }
 
 Result<std::vector<SliceState>> GroupUpdate::saved_states() {
-  TALLY_TRY(settle());
   TALLY_TRY(make_state());
   std::vector<SliceState> all;
   for (Bucket& bucket : buckets_) {

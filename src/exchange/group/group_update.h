@@ -57,10 +57,6 @@ struct UpdateTimes {
 //
 //   begin -> ready ... ready -> complete        the same steps on all ranks
 //
-// With by_priority, complete() returns when all gradients are in flight. A parameter may be read
-// after await(), all parameters after settle(). begin() and every call that reads values or state
-// call settle() themselves. Results are bit-identical to those without by_priority.
-//
 // ready() works on buckets that are complete on all neighbours, while the caller computes the other
 // gradients. New values are written beside the present ones; complete() commits them on all ranks
 // together. A rank that has a replica of its own, with all state, needs no second generation: once
@@ -79,18 +75,12 @@ class GroupUpdate final {
     bool discards_nonfinite = false;
     // The codec for gradients between hosts.
     plan::CodecSpec codec;
-    // Send the buckets first that the next forward pass needs first. Takes effect between several
-    // hosts with one rank each, if no setting (clip_norm, layerwise optimizers) needs all gradients
-    // at once. Otherwise buckets travel in the order in which they become ready.
-    bool by_priority = false;
-    std::size_t bytes_in_flight = std::size_t{4} << 20;  // limit for by_priority
     // auto: the cost of the network between hosts, if known; otherwise it is measured.
     std::optional<codec::WireCost> wire;
     // auto: whether to try the promising assignments before the choice; otherwise the best
     // prediction is chosen.
     bool tries_codecs = true;
-    // Called on every rank with the choice of auto, and with the reason if by_priority has no
-    // effect.
+    // Called on every rank with the choice of auto.
     std::function<void(const std::string& sentence)> on_event;
     // Called for each bucket of a step, with the times at which its last gradient was ready on this
     // rank and this rank had done its part of the update. The thread may be another one.
@@ -151,7 +141,7 @@ class GroupUpdate final {
   void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
   // Announces the weight of the gradients that ready() will report. Optional: without begin(),
   // complete() does all the work.
-  void begin(const StepContribution& contribution);
+  Result<void> begin(const StepContribution& contribution);
   // The gradient of a parameter is complete. It is in gradient(parameter), or stays at `elsewhere`
   // until complete() has returned: in any memory if this rank is alone_on_host(), otherwise in
   // gradient() of any parameter or in memory from add_gradients().
@@ -168,14 +158,6 @@ class GroupUpdate final {
   // that were not ready() on any rank stay unchanged. `sums` is summed over all ranks.
   Result<UpdateTotals> complete(const StepContribution& contribution, std::span<const double> sums);
 
-  // Whether values may still be in flight after complete().
-  bool is_late() const { return late_.left > 0; }
-  bool is_late(std::size_t parameter) const;
-  // Waits until one parameter, or all of them, have the values of the last update. If they cannot
-  // arrive, the version before it is the present one again, and all further calls return the error.
-  Result<void> await(std::size_t parameter);
-  Result<void> settle();
-
   // This rank's part of the model and of its optimizer state. Available after the first step or
   // make_state().
   Result<std::vector<SliceState>> states();
@@ -189,9 +171,9 @@ class GroupUpdate final {
   Result<void> make_state();
   // Continues the model of `from`, whose communicator has lost ranks, on this object's: values,
   // optimizer state, codec state and counts. The update that was under way counts if any rank of
-  // this communicator has committed it; a late one only if all ranks have all its values. Call
-  // before the first step, after `reorder` with the order of `from`. Called by all ranks. kPeerLost
-  // if a lost host had optimizer state that no other host has.
+  // this communicator has committed it. Call before the first step, after `reorder` with the order
+  // of `from`. Called by all ranks. kPeerLost if a lost host had optimizer state that no other host
+  // has.
   Result<void> take_over(GroupUpdate& from, Deadline by);
   // By parameter: the number of its updates.
   std::vector<std::uint64_t>& steps() { return steps_; }
@@ -225,20 +207,10 @@ class GroupUpdate final {
     TimePoint ready_at{};             // zero: not yet in this step
     std::size_t first_cell = 0;
   };
-  // The last update while it is in flight.
-  struct Late {
-    std::vector<double> rates;
-    std::vector<std::uint64_t> steps;  // by parameter, before this update
-    std::uint64_t updates = 0;         // before this update
-    int from = 0;                      // generation
-    std::vector<bool> is_there;        // by bucket: its values have arrived
-    std::size_t left = 0;              // buckets in flight
-  };
 
   GroupUpdate(Communicator& world, Options options, Tiers tiers);
 
   // Setup.
-  bool can_be_late();
   Layout layout_of(std::span<const std::size_t> order) const;
   std::span<std::byte> bytes_of(std::size_t parameter, std::byte* bucket) const;
   Result<void> use(Layout layout, Deadline by);
@@ -270,7 +242,7 @@ class GroupUpdate final {
   Result<std::vector<Squares>> all_cells();
   Result<bool> update_deferred();
   Result<bool> apply();
-  Result<void> update_bucket(std::size_t bucket, const UpdateFacts& facts);
+  Result<void> update_bucket(std::size_t bucket);
   void publish(std::size_t bucket);
   Result<void> commit(bool updated);
   void end_step();
@@ -279,11 +251,6 @@ class GroupUpdate final {
   Result<void> agree_on_version(Communicator& world);
   std::vector<SliceState> states_of_host() const;
   Result<void> take_states(const GroupUpdate& from);
-
-  // Late updates.
-  void begin_late();
-  Result<void> finish_late(std::size_t bucket);
-  void fail(const Error& error);
 
   // codec=auto.
   Result<void> choose_codecs();
@@ -296,7 +263,6 @@ class GroupUpdate final {
   Tiers tiers_;
   const bool layerwise_;
   Across across_ = Across::kNowhere;
-  const bool can_be_late_;
   bool agrees_first_ = false;  // updates are in place, once all ranks have all averages
   std::unique_ptr<MemoryFactory> memory_factory_;
   std::vector<codec::SenderFacts> senders_;
@@ -317,8 +283,6 @@ class GroupUpdate final {
   std::size_t cells_ = 0;
   std::vector<double> statistics_;
   UpdateTimes times_;
-  Late late_;
-  std::optional<Error> failure_;            // of a call that could not return it
   std::vector<plan::CodecSpec> codecs_;     // by bucket, after auto has measured
   Leftovers leftovers_;                     // of codecs that auto has tried
   std::unique_ptr<AutoCodec> auto_;         // until the choice is final

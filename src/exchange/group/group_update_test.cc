@@ -151,7 +151,9 @@ void train_rank(Job& job, const GroupUpdate::Options& options, bool overlap,
   for (int step = 0; step < kSteps; ++step) {
     const auto samples = static_cast<double>(samples_of(job.rank(), step));
     const StepContribution contribution{.samples = samples, .weight = samples};
-    if (overlap) update.begin(contribution);
+    if (overlap) {
+      ASSERT_TRUE(update.begin(contribution).has_value());
+    }
     for (std::size_t p = initial.size(); p-- > 0;) {
       auto* const gradient = reinterpret_cast<float*>(update.gradient(p).data());
       for (std::size_t i = 0; i < initial[p].size(); ++i)
@@ -284,7 +286,7 @@ TEST(GroupUpdate, WhatNobodyUsesStaysAndWhatOneUsesCountsAsZeroForTheOthers) {
       ASSERT_TRUE(update->ready(p).has_value());
     };
     for (int step = 0; step < 2; ++step) {
-      update->begin({.samples = 4, .weight = 4});
+      ASSERT_TRUE(update->begin({.samples = 4, .weight = 4}).has_value());
       ready(0, 0.5F);
       if (job.rank() == 1) ready(1, 0.5F);
       ASSERT_TRUE(update->complete({.samples = 4, .weight = 4}, {}).has_value());
@@ -420,7 +422,7 @@ TEST(GroupUpdate, ManyBucketsTravelBetweenHosts) {
     auto update = std::move(*GroupUpdate::make(job.world(), options, soon()));
     ASSERT_EQ(update->buckets(), 1100U);
     for (int step = 0; step < 2; ++step) {
-      update->begin({.samples = 1, .weight = 1});
+      ASSERT_TRUE(update->begin({.samples = 1, .weight = 1}).has_value());
       for (std::size_t p = 1100; p-- > 0;) {
         *reinterpret_cast<float*>(update->gradient(p).data()) =
             static_cast<float>(p) + static_cast<float>(job.rank());

@@ -18,7 +18,7 @@
 // weighted sum, clamp, optimizer, publish(). The separate steps do the same over the whole range,
 // with squares() and sums over parameters in between.
 //
-// An update reads values and state of generation `from` and writes them to the other generation.
+// An update reads values and state of the present generation and writes them to the next one.
 // beside() copies a chunk to the cache, lets the optimizer update it there in place, and writes the
 // result with stores that bypass the cache, so that two generations cost no more memory traffic
 // than one. Half types are updated in a master copy, which is one more array of state; publish()
@@ -119,7 +119,7 @@ class TypedSlice final : public Slice {
                            std::min(other->range.end, part.end)};
         update_part(*other, common, chunk.data() + (common.begin - part.begin), facts, {});
       }
-      publish(part, facts);
+      publish(part);
     }
   }
 
@@ -144,13 +144,13 @@ class TypedSlice final : public Slice {
       const auto spec = optimizer(piece);
       const auto step = step_of(piece, facts);
       beside(
-          piece.range, own_gradient(piece), facts.from, facts.from,
+          piece.range, own_gradient(piece), memory_.present(),
           [&](const optimizer::Segment<T>& segment) { optimizer::prepare(spec, step, segment); });
     }
   }
 
   void squares(std::span<Squares> cells) const override {
-    const T* const values = read_values(memory_.present());
+    const T* const values = values_of(memory_.present());
     for (const Piece& piece : pieces_) {
       std::size_t cell = piece.first_cell;
       for (std::size_t begin = piece.range.begin; begin < piece.range.end; ++cell) {
@@ -167,7 +167,7 @@ class TypedSlice final : public Slice {
   void update(const UpdateFacts& facts, std::span<const Squares> of_parameters) override {
     for (const Piece& piece : pieces_)
       update_part(piece, piece.range, own_gradient(piece), facts, of_parameters);
-    publish(range_, facts);
+    publish(range_);
   }
 
   std::span<const std::byte> outgoing() override {
@@ -216,7 +216,6 @@ class TypedSlice final : public Slice {
   std::ptrdiff_t at(std::size_t element) const {
     return static_cast<std::ptrdiff_t>(element - range_.begin);
   }
-  int written(int from) const { return memory_.generations() - 1 - from; }
 
   // The slice's first element: in the bucket, in an array of state.
   std::byte* values_at(int generation) const {
@@ -225,26 +224,26 @@ class TypedSlice final : public Slice {
   T* state(std::size_t array, int generation) const {
     return state_[static_cast<std::size_t>(generation)][array];
   }
-  // The values that the optimizer reads, and those that it writes.
-  T* read_values(int from) const {
-    return is_half_ ? state(arrays_, from) : reinterpret_cast<T*>(values_at(from));
+  // The values that the optimizer computes with, and those that it writes.
+  T* values_of(int generation) const {
+    return is_half_ ? state(arrays_, generation) : reinterpret_cast<T*>(values_at(generation));
   }
-  T* written_values(int from) {
+  T* new_values() {
     if (apart_ && !is_half_) return outgoing_.data();
-    return read_values(written(from));
+    return values_of(memory_.next());
   }
   T* own_gradient(const Piece& piece) { return gradient_.data() + at(piece.range.begin); }
 
-  // Calls `update` for the elements `part` with the values of generation `from` and the state of
-  // generation `state_from`; the results become the next generation. An optimizer that is not to
-  // change anything leaves them as they are.
+  // Calls `update` for the elements `part` with the present values and the state of generation
+  // `state_from`; the results become the next generation. An optimizer that is not to change
+  // anything leaves them as they are.
   template <typename Update>
-  void beside(Range part, T* gradient, int from, int state_from, const Update& update) {
-    const T* const values = read_values(from);
-    T* const new_values = written_values(from);
-    const int to = written(from);
-    if (values == new_values && state_from == to) {
-      optimizer::Segment<T> segment{.parameters = {new_values + at(part.begin), part.count()},
+  void beside(Range part, T* gradient, int state_from, const Update& update) {
+    const T* const values = values_of(memory_.present());
+    T* const written = new_values();
+    const int to = memory_.next();
+    if (values == written && state_from == to) {
+      optimizer::Segment<T> segment{.parameters = {written + at(part.begin), part.count()},
                                     .gradient = {gradient, gradient == nullptr ? 0 : part.count()}};
       for (std::size_t k = 0; k < arrays_; ++k)
         segment.state[k] = {state(k, to) + at(part.begin), part.count()};
@@ -262,7 +261,7 @@ class TypedSlice final : public Slice {
         segment.state[k] = {near[k + 1].data(), count};
       }
       update(segment);
-      store(new_values + first, near[0].data(), count);
+      store(written + first, near[0].data(), count);
       for (std::size_t k = 0; k < arrays_; ++k)
         store(state(k, to) + first, near[k + 1].data(), count);
     }
@@ -271,26 +270,26 @@ class TypedSlice final : public Slice {
   void update_part(const Piece& piece, Range part, T* gradient, const UpdateFacts& facts,
                    std::span<const Squares> of_parameters) {
     if (facts.used[piece.parameter] == 0)
-      return beside(part, nullptr, facts.from, facts.from, [](const auto&) {});
+      return beside(part, nullptr, memory_.present(), [](const auto&) {});
     const OptimizerSpec& spec = optimizer(piece);
     const optimizer::StepFacts step = step_of(piece, facts);
     if (!optimizer::is_layerwise(spec))
-      return beside(
-          part, gradient, facts.from, facts.from,
-          [&](const optimizer::Segment<T>& segment) { optimizer::update(spec, step, segment); });
+      return beside(part, gradient, memory_.present(), [&](const optimizer::Segment<T>& segment) {
+        optimizer::update(spec, step, segment);
+      });
     const Squares& squares = of_parameters[piece.parameter];
     const optimizer::Norms norms{.parameters = std::sqrt(squares.values),
                                  .gradient = std::sqrt(squares.gradient)};
     // prepare() has written the state of the next generation.
-    beside(part, gradient, facts.from, written(facts.from),
+    beside(part, gradient, memory_.next(),
            [&](const optimizer::Segment<T>& segment) { finish(spec, step, norms, segment); });
   }
 
   // Rounds the new master copy of half types, to the bucket or for outgoing().
-  void publish(Range part, const UpdateFacts& facts) {
+  void publish(Range part) {
     if constexpr (std::is_same_v<T, float>) {
       if (!is_half_) return;
-      const int to = written(facts.from);
+      const int to = memory_.next();
       if (apart_) narrow_.resize(range_.count() * size_of(type_));
       std::byte* const into = apart_ ? narrow_.data() : values_at(to);
       kernel::kernels().narrow(type_, state(arrays_, to) + at(part.begin),

@@ -21,7 +21,6 @@ struct UpdateFacts {
   // Updates of the model so far. An optimizer that freezes counts these, as servers and senders
   // that take over the momentum do.
   std::uint64_t updates = 0;
-  int from = 0;  // the generation of ModelMemory that the update reads; it writes the other one
 };
 
 // Sums of squares of one parameter's values and gradient.

@@ -59,11 +59,7 @@ class SliceOf {
     const std::vector<std::uint64_t> steps = {step};
     const std::vector<std::uint8_t> is_used = {used ? std::uint8_t{1} : std::uint8_t{0}};
     slice_->sum_and_update(*gradients_, 1, 0,
-                           {.rates = rates,
-                            .steps = steps,
-                            .used = is_used,
-                            .updates = step,
-                            .from = memory_->present()});
+                           {.rates = rates, .steps = steps, .used = is_used, .updates = step});
   }
 
  private:

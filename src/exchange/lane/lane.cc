@@ -168,16 +168,6 @@ Delivery Lane::gather_parts(std::span<const std::byte> own, const Parts& parts,
                 .counts = parts.counts});
 }
 
-Delivery Lane::tell(std::int64_t& number) {
-  if (communicator_ == nullptr) return {};
-  return start({.operation = Operation::kBroadcast,
-                .input = &number,
-                .output = &number,
-                .count = 1,
-                .type = DataType::kInt64,
-                .root = 0});
-}
-
 void Lane::close() {
   if (communicator_ != nullptr) communicator_->close();
 }

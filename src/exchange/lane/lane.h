@@ -74,8 +74,6 @@ class Lane final {
   Delivery sum_parts(std::span<const std::byte> all, const Parts& parts, std::span<std::byte> own);
   Delivery gather_parts(std::span<const std::byte> own, const Parts& parts,
                         std::span<std::byte> all);
-  // Sets `number` to the first member's value on all members.
-  Delivery tell(std::int64_t& number);
   // Ends operations that are in progress with kClosed.
   void close();
   // Ends the operations of all members with `why`, whose peer is a rank of the job.

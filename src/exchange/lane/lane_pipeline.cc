@@ -9,10 +9,9 @@
 // A bucket passes the stages kIdle -> kReady (submit) -> kUnderWay (first() on lanes_.there, then
 // second() on lanes_.back) -> kThere (third()).
 //
-// All members must start their operations on a lane in the same order. Buckets begin on `there` one
-// after the other: the next in order, or with by_priority the one that member 0 picks (lead()) and
-// tells the other members (follow()). Operations of one communicator complete in order, so buckets
-// also arrive in that order, and begin on `back` in it.
+// All members must start their operations on a lane in the same order. Buckets begin on `there` in
+// their order. Operations of one communicator complete in order, so buckets also arrive in that
+// order, and begin on `back` in it.
 namespace tally::exchange {
 namespace {
 
@@ -21,21 +20,16 @@ constexpr std::size_t kMostPassages = 512;
 
 }  // namespace
 
-LanePipeline::LanePipeline(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets,
-                           LaneSchedule schedule)
+LanePipeline::LanePipeline(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets)
     : lanes_(std::move(lanes)),
       buckets_(std::move(buckets)),
-      schedule_(std::move(schedule)),
       steps_(buckets_.size()),
-      stages_(buckets_.size(), LaneStage::kIdle) {
-  TALLY_CHECK(!schedule_.by_priority || schedule_.bytes.size() == buckets_.size());
-}
+      stages_(buckets_.size(), Stage::kIdle) {}
 
 LanePipeline::~LanePipeline() {
-  const bool is_under_way =
-      telling_ || std::any_of(stages_.begin(), stages_.end(), [](LaneStage stage) {
-        return stage == LaneStage::kReady || stage == LaneStage::kUnderWay;
-      });
+  const bool is_under_way = std::any_of(stages_.begin(), stages_.end(), [](Stage stage) {
+    return stage == Stage::kReady || stage == Stage::kUnderWay;
+  });
   if (!is_under_way) return;
   lanes_.there->close();
   lanes_.back->close();
@@ -48,80 +42,35 @@ void LanePipeline::fail(const Error& error) {
   failure_ = error;
   lanes_.there->abort(error);
   lanes_.back->abort(error);
-  const auto end = [](Delivery& delivery) {
-    if (delivery.operation) (void)delivery.operation->wait();
-    delivery = {};
-  };
-  for (Way* const way : {&there_, &back_})
-    for (Passage& passage : way->passages) end(passage.delivery);
-  if (telling_) end(*telling_);
+  for (Way* const way : {&there_, &back_}) {
+    for (Passage& passage : way->passages) {
+      if (passage.delivery.operation) (void)passage.delivery.operation->wait();
+      passage.delivery = {};
+    }
+  }
 }
 
 void LanePipeline::submit(std::size_t bucket, const LaneStep& step) {
   if (failure_) return;
   TALLY_CHECK(bucket == next_submitted_);
   // The caller has waited for the bucket's last step.
-  TALLY_CHECK(stages_[bucket] == LaneStage::kIdle || stages_[bucket] == LaneStage::kThere);
+  TALLY_CHECK(stages_[bucket] == Stage::kIdle || stages_[bucket] == Stage::kThere);
   steps_[bucket] = step;
-  stages_[bucket] = LaneStage::kReady;
+  stages_[bucket] = Stage::kReady;
   next_submitted_ = (bucket + 1) % buckets_.size();
   advance();
-}
-
-Result<std::optional<std::size_t>> LanePipeline::next_to_send() {
-  if (schedule_.by_priority) return lanes_.there->self() == 0 ? lead() : follow();
-  const std::size_t bucket = next_in_order_;
-  if (stages_[bucket] != LaneStage::kReady) return std::optional<std::size_t>();
-  next_in_order_ = (bucket + 1) % buckets_.size();
-  return std::optional(bucket);
-}
-
-Result<std::optional<std::size_t>> LanePipeline::lead() {
-  if (telling_) {
-    TALLY_TRY(const bool arrived, telling_->advance());
-    if (!arrived) return std::optional<std::size_t>();
-    telling_.reset();
-    return std::exchange(announced_, std::nullopt);
-  }
-  announced_ = next_by_priority(schedule_, stages_);
-  if (!announced_) return announced_;
-  stages_[*announced_] = LaneStage::kUnderWay;
-  told_ = static_cast<std::int64_t>(*announced_);
-  telling_ = lanes_.there->tell(told_);
-  return lead();
-}
-
-// A follower listens for an announcement only while it has a ready bucket. Otherwise its operation
-// would time out between steps.
-Result<std::optional<std::size_t>> LanePipeline::follow() {
-  if (!announced_ && !telling_) {
-    if (std::find(stages_.begin(), stages_.end(), LaneStage::kReady) == stages_.end())
-      return announced_;
-    telling_ = lanes_.there->tell(told_);
-  }
-  if (telling_) {
-    TALLY_TRY(const bool arrived, telling_->advance());
-    if (!arrived) return announced_;
-    telling_.reset();
-    const auto bucket = static_cast<std::size_t>(told_);
-    if (told_ < 0 || bucket >= buckets_.size() || stages_[bucket] == LaneStage::kUnderWay)
-      return make_error(ErrorCode::kCorrupt, lanes_.there->rank_of(0),
-                        "bucket {} cannot be sent now", told_);
-    announced_ = bucket;
-  }
-  if (stages_[*announced_] != LaneStage::kReady) return std::optional<std::size_t>();
-  return std::exchange(announced_, std::nullopt);
 }
 
 Result<bool> LanePipeline::begin_there() {
   if (!there_.passages.empty()) TALLY_TRY(there_.passages.back().delivery.advance());
   if (!there_.is_free() || there_.passages.size() >= kMostPassages) return false;
-  TALLY_TRY(const std::optional<std::size_t> bucket, next_to_send());
-  if (!bucket) return false;
-  stages_[*bucket] = LaneStage::kUnderWay;
-  there_.passages.push_back({.bucket = *bucket});
+  const std::size_t bucket = next_sent_;
+  if (stages_[bucket] != Stage::kReady) return false;
+  next_sent_ = (bucket + 1) % buckets_.size();
+  stages_[bucket] = Stage::kUnderWay;
+  there_.passages.push_back({.bucket = bucket});
   TALLY_TRY(there_.passages.back().delivery,
-            buckets_[*bucket]->first(*lanes_.there, steps_[*bucket]));
+            buckets_[bucket]->first(*lanes_.there, steps_[bucket]));
   return true;
 }
 
@@ -145,7 +94,7 @@ Result<bool> LanePipeline::end_back() {
   const std::size_t bucket = back_.passages.front().bucket;
   back_.passages.pop_front();
   TALLY_TRY(buckets_[bucket]->third(*lanes_.back, steps_[bucket]));
-  stages_[bucket] = LaneStage::kThere;
+  stages_[bucket] = Stage::kThere;
   return true;
 }
 
@@ -167,14 +116,12 @@ void LanePipeline::advance() {
 
 // Waits for the oldest operation: on the way back if there is one, else on the way there.
 Result<void> LanePipeline::wait(std::size_t bucket) {
-  for (advance(); !failure_ && stages_[bucket] != LaneStage::kThere; advance()) {
+  for (advance(); !failure_ && stages_[bucket] != Stage::kThere; advance()) {
     Delivery* oldest = nullptr;
     if (!back_.passages.empty()) {
       oldest = &back_.passages.front().delivery;
     } else if (!there_.passages.empty()) {
       oldest = &there_.passages.front().delivery;
-    } else if (telling_) {
-      oldest = &*telling_;
     }
     TALLY_CHECK(oldest != nullptr && oldest->operation);
     // advance() takes the outcome.

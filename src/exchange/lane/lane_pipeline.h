@@ -8,7 +8,6 @@
 
 #include "exchange/lane/bucket_codec.h"
 #include "exchange/lane/lane.h"
-#include "exchange/lane/lane_schedule.h"
 
 namespace tally::exchange {
 
@@ -26,8 +25,7 @@ class LanePipeline final {
     std::unique_ptr<Lane> there;
     std::unique_ptr<Lane> back;
   };
-  LanePipeline(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets,
-               LaneSchedule schedule = {});
+  LanePipeline(Lanes lanes, std::vector<std::unique_ptr<BucketCodec>> buckets);
   // Aborts operations in progress by closing the lanes.
   ~LanePipeline();
   LanePipeline(const LanePipeline&) = delete;
@@ -50,6 +48,8 @@ class LanePipeline final {
   Lane& lane() { return *lanes_.there; }
 
  private:
+  // The state of a bucket in a step; kThere: it has arrived.
+  enum class Stage : std::uint8_t { kIdle, kReady, kUnderWay, kThere };
   // A bucket on one of the lanes.
   struct Passage {
     std::size_t bucket = 0;
@@ -67,23 +67,16 @@ class LanePipeline final {
   Result<bool> begin_back();
   Result<bool> end_back();
   Result<bool> advance_once();
-  Result<std::optional<std::size_t>> next_to_send();
-  Result<std::optional<std::size_t>> lead();
-  Result<std::optional<std::size_t>> follow();
 
   const Lanes lanes_;
   const std::vector<std::unique_ptr<BucketCodec>> buckets_;
-  const LaneSchedule schedule_;
-  std::vector<LaneStep> steps_;     // by bucket
-  std::vector<LaneStage> stages_;   // by bucket
-  std::size_t next_submitted_ = 0;  // buckets are submitted in order
-  std::size_t next_in_order_ = 0;   // to be sent
+  std::vector<LaneStep> steps_;  // by bucket
+  std::vector<Stage> stages_;    // by bucket
+  // The buckets to submit and to send next: both happen in order.
+  std::size_t next_submitted_ = 0;
+  std::size_t next_sent_ = 0;
   Way there_;
   Way back_;
-  // by_priority: the bucket that the first member has announced, and the announcement on its way.
-  std::int64_t told_ = 0;
-  std::optional<Delivery> telling_;
-  std::optional<std::size_t> announced_;
   std::optional<Error> failure_;
 };
 

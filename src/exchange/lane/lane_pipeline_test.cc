@@ -25,19 +25,12 @@ class ScriptedPeer final : public Communicator {
   std::vector<std::byte> there;         // the peer's parcel for this rank
   std::vector<std::byte> back;          // the peer's part in a gather
   std::optional<std::int64_t> told;     // a wrong size for it
-  std::vector<std::int64_t> order{};    // the buckets that the peer announces as first member
   std::vector<std::byte> sent_there{};  // the parcel that this rank sent
   std::vector<std::byte> sent_back{};
 
   Rank rank() const override { return rank_; }
   int size() const override { return 2; }
   Result<void> run(const Request& request) override {
-    if (request.operation == Operation::kBroadcast) {
-      if (order.empty()) return closed();
-      *static_cast<std::int64_t*>(request.output) = order.front();
-      order.erase(order.begin());
-      return {};
-    }
     if (request.operation == Operation::kAllToAll) return exchange(request, there, sent_there);
     return gather(request);
   }
@@ -251,7 +244,7 @@ TEST(LanePipeline, EndsInTheMiddleOfAStep) {
     auto update = make_update(job, options);
     ASSERT_TRUE(update->make_state().has_value());
     if (job.rank() == 0) {
-      update->begin({.samples = 1, .weight = 1});
+      ASSERT_TRUE(update->begin({.samples = 1, .weight = 1}).has_value());
       for (std::size_t p = options.parameters.size(); p-- > 0;)
         ASSERT_TRUE(update->ready(p).has_value());
       update.reset();
@@ -292,10 +285,8 @@ class LoggingBucket final : public BucketCodec {
 
 class LoggedPipeline {
  public:
-  explicit LoggedPipeline(int buckets, const LaneSchedule& schedule = {},
-                          Communicator* peer = nullptr) {
-    const std::vector<Rank> ranks =
-        peer == nullptr ? std::vector<Rank>{0} : std::vector<Rank>{10, 11};
+  explicit LoggedPipeline(int buckets) {
+    const std::vector<Rank> alone = {0};
     std::vector<std::unique_ptr<BucketCodec>> codecs;
     for (int b = 0; b < buckets; ++b) {
       auto bucket = std::make_unique<LoggingBucket>(log, b);
@@ -303,9 +294,9 @@ class LoggedPipeline {
       codecs.push_back(std::move(bucket));
     }
     pipeline = std::make_unique<LanePipeline>(
-        LanePipeline::Lanes{.there = std::make_unique<Lane>(peer, ranks),
-                            .back = std::make_unique<Lane>(peer, ranks)},
-        std::move(codecs), schedule);
+        LanePipeline::Lanes{.there = std::make_unique<Lane>(nullptr, alone),
+                            .back = std::make_unique<Lane>(nullptr, alone)},
+        std::move(codecs));
   }
   // The calls of one function, in order.
   std::vector<std::string> calls(const std::string& function) const {
@@ -344,44 +335,6 @@ TEST(LanePipeline, SendsTheNextBucketWhileOneIsOnItsWay) {
   logged.parts[0]->gate->complete({});
   logged.pipeline->advance();
   EXPECT_THAT(logged.calls("third"), testing::ElementsAre("third 0 0", "third 1 0"));
-}
-
-// The first bucket is slow: the other buckets become ready meanwhile.
-TEST(LanePipeline, ByPrioritySendsWhatForwardNeedsFirst) {
-  LoggedPipeline logged(
-      5, {.by_priority = true, .bytes_in_flight = 10, .bytes = std::vector<std::size_t>(5, 10)});
-  logged.parts[0]->gate = std::make_shared<Handle::State>();
-  for (std::size_t b = 0; b < 5; ++b) logged.pipeline->submit(b, {});
-  // A bucket in flight cannot be overtaken.
-  EXPECT_THAT(logged.log, testing::ElementsAre("first 0 0"));
-  logged.parts[0]->gate->complete({});
-  for (std::size_t b = 0; b < 5; ++b) ASSERT_TRUE(logged.pipeline->wait(b).has_value());
-  EXPECT_THAT(logged.calls("first"), testing::ElementsAre("first 0 0", "first 4 0", "first 3 0",
-                                                          "first 2 0", "first 1 0"));
-}
-
-// A member waits for the bucket that the first member announced, even if others are ready.
-TEST(LanePipeline, ByPriorityFollowsTheFirstMember) {
-  ScriptedPeer peer(1);
-  peer.order = {1, 2, 0};
-  LoggedPipeline logged(3, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10, 10}},
-                        &peer);
-  for (std::size_t b = 0; b < 3; ++b) logged.pipeline->submit(b, {});
-  for (std::size_t b = 0; b < 3; ++b) ASSERT_TRUE(logged.pipeline->wait(b).has_value());
-  EXPECT_THAT(logged.calls("first"), testing::ElementsAre("first 1 0", "first 2 0", "first 0 0"));
-}
-
-TEST(LanePipeline, ByPriorityRefusesABucketThatCannotBe) {
-  for (const std::int64_t told : {std::int64_t{-1}, std::int64_t{2}, std::int64_t{1} << 40}) {
-    ScriptedPeer peer(1);
-    peer.order = {told};
-    LoggedPipeline logged(2, {.by_priority = true, .bytes_in_flight = 1, .bytes = {10, 10}}, &peer);
-    logged.pipeline->submit(0, {});
-    const auto outcome = logged.pipeline->wait(0);
-    ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().code, ErrorCode::kCorrupt);
-    EXPECT_EQ(outcome.error().peer, 10);
-  }
 }
 
 TEST(LanePipeline, TellsAnErrorToAllThatWait) {

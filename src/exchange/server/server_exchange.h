@@ -40,8 +40,6 @@ class ServerExchange final : public Exchange {
   Result<StepTotals> complete(const StepContribution& contribution) override {
     return step_.complete(contribution);
   }
-  Result<void> await(std::size_t) override { return {}; }
-  Result<void> settle() override { return {}; }
   // Workers that do not wait for each other keep their current parameters. kInvalid with rounds.
   Result<void> drain(const StepContribution& rest) override;
   // The servers keep the list of workers: there is nothing to do.

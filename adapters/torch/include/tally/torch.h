@@ -238,13 +238,8 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 // An update is written beside the present version of the parameters, and committed at the end of
 // step() or apply(). No parameter changes during backward, and after a Failure the parameters have
 // the values from before the update. On the CPU a committed update moves the parameters to other
-// memory: tensors that share their storage follow, pointers from data_ptr() do not.
-//
-// With schedule=priority (several hosts with one rank each) step() returns while new parameters are
-// still in flight. In the next step(), the libtorch operations of `mean_loss` in the calling thread
-// wait for the parameters that they use. A caller that reads parameters elsewhere calls settle()
-// first. checkpoint(), synchronise_buffers(), meet(), sum(), drain() and apply() do so themselves.
-// Threads: calls must not overlap.
+// memory: tensors that share their storage follow, pointers from data_ptr() do not. Threads: calls
+// must not overlap.
 class Trainer {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks. Failure kMismatch if the models
@@ -268,10 +263,6 @@ class Trainer {
   // This rank has no more data: it takes part without gradients until all ranks have called
   // drain().
   void drain();
-
-  // Waits until the parameters have the values of the last step(). Failure if they cannot be
-  // received; the next step would fail alike.
-  void settle();
 
   // Call before evaluating; checkpoint() does so itself. TrainerOptions::buffers selects the
   // treatment.
