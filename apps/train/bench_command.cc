@@ -64,7 +64,7 @@ void add_bench_command(Command& top) {
       top.add_command("bench", "Training of tally beside PyTorch's DDP and one worker, in one run");
   command.footer(kTrainBenchFooter);
   const auto o = std::make_shared<TrainBenchOptions>();
-  command.add("--model", &o->models, "Models to train: mlp, cnn, vgg, gpt",
+  command.add("--model", &o->models, "Models to train: mlp, cnn, gpt",
               {.value = "NAME,...",
                .check = [](const std::string& name) { return problem_of(bt::find_model(name)); },
                .commas = true});

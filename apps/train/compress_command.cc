@@ -60,7 +60,7 @@ Result<bench::Report> run_compress(const CompressOptions& options, process::Prog
 
 void add_compared(Command& command, CompressOptions& o) {
   command.add(
-      "--models", &o.models, "Models of `tally bench train`: mlp, cnn, vgg, gpt",
+      "--models", &o.models, "Models of `tally bench train`: mlp, cnn, gpt",
       {.value = "NAME,...",
        .check = [](const std::string& text) { return problem_of(bench::train::find_model(text)); },
        .commas = true});

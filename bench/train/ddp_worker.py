@@ -47,15 +47,7 @@ class Cnn(nn.Module):
                 self.convolutions.append(nn.Conv2d(channels, width, 3, padding=1, bias=False))
                 self.norms.append(nn.BatchNorm2d(width))
                 channels = width
-        width = channels
-        if facts["widths"]:
-            for side in facts["input"][1:]:
-                width *= side >> (len(self.stages) - 1)
-        self.hidden = nn.ModuleList()
-        for following in facts["widths"]:
-            self.hidden.append(nn.Linear(width, following))
-            width = following
-        self.head = nn.Linear(width, facts["classes"])
+        self.head = nn.Linear(channels, facts["classes"])
 
     def loss(self, x, target):
         i = 0
@@ -65,10 +57,7 @@ class Cnn(nn.Module):
             for _ in stage:
                 x = F.relu(self.norms[i](self.convolutions[i](x)))
                 i += 1
-        x = x.flatten(1) if len(self.hidden) > 0 else x.mean((2, 3))
-        for layer in self.hidden:
-            x = F.relu(layer(x))
-        return F.cross_entropy(self.head(x), target)
+        return F.cross_entropy(self.head(x.mean((2, 3))), target)
 
 
 class Block(nn.Module):

@@ -29,13 +29,6 @@ std::vector<ModelFacts> all_models() {
        .batch = 32,
        .stages = {{64, 64}, {128, 128}, {256, 256, 256}},
        .rate = kCnnRate},
-      {.name = "vgg",
-       .family = Family::kCnn,
-       .input = {3, 32, 32},
-       .batch = 32,
-       .widths = {512},
-       .stages = {{64}, {128}, {256, 256}},
-       .rate = kCnnRate},
       {.name = "gpt",
        .family = Family::kGpt,
        .input = {128},
@@ -55,12 +48,6 @@ std::vector<ModelFacts> all_models() {
        .input = {3, 8, 8},
        .batch = 4,
        .stages = {{4, 4}, {8}}},
-      {.name = "tiny-vgg",
-       .family = Family::kCnn,
-       .input = {3, 8, 8},
-       .batch = 4,
-       .widths = {16},
-       .stages = {{4}, {8}}},
       {.name = "tiny-gpt",
        .family = Family::kGpt,
        .input = {16},
@@ -98,7 +85,6 @@ nlohmann::ordered_json to_json(const ModelFacts& facts) {
       break;
     case Family::kCnn:
       json["stages"] = facts.stages;
-      json["widths"] = facts.widths;
       break;
     case Family::kGpt:
       json["layers"] = facts.layers;

@@ -21,9 +21,7 @@ struct ModelFacts {
   std::vector<std::int64_t> target;  // shape of one sample: {} is one class
   std::int64_t classes = 10;         // gpt: symbols
   std::int64_t batch = 1;            // samples per worker
-  // mlp: of all layers, input and output included. cnn: of the hidden layers behind the
-  // convolutions; empty: there are none, and each channel counts with its mean.
-  std::vector<std::int64_t> widths;
+  std::vector<std::int64_t> widths;  // mlp: of all layers, input and output included
   std::vector<std::vector<std::int64_t>>
       stages;               // cnn: channels of the convolutions between two poolings
   std::int64_t layers = 0;  // gpt
@@ -37,7 +35,7 @@ struct ModelFacts {
   std::int64_t units() const { return family == Family::kGpt ? batch * input.front() : batch; }
 };
 
-// Finds mlp, cnn, vgg and gpt; and the same with tiny-, which test the benchmark itself. kInvalid:
+// Finds mlp, cnn, gpt; and tiny-mlp, tiny-cnn, tiny-gpt, which test the benchmark itself. kInvalid:
 // no such model.
 Result<ModelFacts> find_model(std::string_view name);
 

@@ -47,14 +47,7 @@ class Cnn final : public BenchModel {
         channels = width;
       }
     }
-    std::int64_t width = channels;
-    if (!facts.widths.empty())
-      for (const std::size_t side : {1U, 2U})
-        width *= facts.input[side] >> (static_cast<std::int64_t>(stages_.size()) - 1);
-    hidden_ = register_module("hidden", nn::ModuleList());
-    for (const std::int64_t next : facts.widths)
-      hidden_->push_back(nn::Linear(std::exchange(width, next), next));
-    head_ = register_module("head", nn::Linear(width, facts.classes));
+    head_ = register_module("head", nn::Linear(channels, facts.classes));
   }
 
   Tensor loss(const Tensor& input, const Tensor& target) override {
@@ -67,17 +60,13 @@ class Cnn final : public BenchModel {
         x = torch::relu(norms_[i]->as<nn::BatchNorm2d>()->forward(x));
       }
     }
-    x = hidden_->is_empty() ? x.mean({2, 3}) : x.flatten(1);
-    for (std::size_t k = 0; k < hidden_->size(); ++k)
-      x = torch::relu(hidden_[k]->as<nn::Linear>()->forward(x));
-    return F::cross_entropy(head_->forward(x), target);
+    return F::cross_entropy(head_->forward(x.mean({2, 3})), target);
   }
 
  private:
   std::vector<std::vector<std::int64_t>> stages_;
   nn::ModuleList convolutions_;
   nn::ModuleList norms_;
-  nn::ModuleList hidden_{nullptr};
   nn::Linear head_{nullptr};
 };
 

@@ -29,11 +29,11 @@ TEST(ModelFacts, AreThoseOfTheQuestion) {
   EXPECT_STREQ(gpt->unit(), "tokens");
   EXPECT_EQ(to_json(*gpt)["context"], 128);
   EXPECT_THAT(find_model("resnet").error().message,
-              HasSubstr("no model resnet: there are mlp, cnn, vgg, gpt"));
+              HasSubstr("no model resnet: there are mlp, cnn, gpt"));
 }
 
 TEST(Samples, HaveTheShapeOfTheModel) {
-  for (const char* const name : {"tiny-mlp", "tiny-cnn", "tiny-vgg", "tiny-gpt"}) {
+  for (const char* const name : {"tiny-mlp", "tiny-cnn", "tiny-gpt"}) {
     const ModelFacts facts = *find_model(name);
     const Samples samples = make_samples(facts, 3, 1);
     const std::int64_t count = kBatches * 3 * facts.batch;
