@@ -263,9 +263,12 @@ class Client final {
   };
   // Waits until the round is complete in all parts. `parts` has one element per part.
   Ticket measure(TableId table, const MeasureOptions& options, std::span<Measured> parts);
-  // Applies the round, unless another worker has done so. All workers of the round call it, with
-  // the same options, so that the round is applied if one of them lives on.
-  Ticket finish(TableId table, const FinishOptions& options);
+  // Applies the round, unless another worker has done so. All workers of the round call it, so that
+  // the round is applied if one of them lives on. `parts` has one element per part, and tells how
+  // the part ended the round: `finished` has the options of the first call, perhaps of another
+  // worker, or the part has `skipped` it. The options of workers may differ after a loss: a worker
+  // that applies averages itself applies them as the parts did.
+  Ticket finish(TableId table, const FinishOptions& options, std::span<Measured> parts);
 
   // Sparse tables: keys in any order, and their rows. The keys of a push are distinct: add the rows
   // of a repeated key first. Each request is sent to all parts, so that rounds complete; a worker

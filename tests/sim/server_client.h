@@ -48,8 +48,9 @@ class SimServerClient final : public exchange::ServerClient {
                          std::span<Measured> parts) override {
     return me_.node().measure(table, options, parts);
   }
-  server::Ticket finish(server::TableId table, const FinishOptions& options) override {
-    return me_.node().finish(table, options);
+  server::Ticket finish(server::TableId table, const FinishOptions& options,
+                        std::span<Measured> parts) override {
+    return me_.node().finish(table, options, parts);
   }
 
   Result<server::Completion> wait(server::Ticket ticket) override {

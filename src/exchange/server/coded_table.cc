@@ -96,21 +96,14 @@ Result<void> CodedTable::follow(ServerClient& client, std::uint32_t first, std::
 
 void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
                        std::span<float> next, const server::PushOptions& push,
-                       const ServerClient::FinishOptions& finish) {
-  if (finish.discards) {
-    for (std::uint32_t part = first; part < first + count; ++part) {
-      const std::span<const float> kept = part_of(present, part);
-      if (averages_[part].is_average)
-        std::copy(kept.begin(), kept.end(), part_of(next, part).begin());
-    }
-    return;
-  }
+                       std::span<const ServerClient::FinishOptions> finish) {
   for (std::uint32_t part = first; part < first + count; ++part) {
     if (!averages_[part].is_average) continue;
     const std::span<const float> average = part_of(next, part);
     scratch_.assign(average.begin(), average.end());
-    encoders_[part]->observe_mean(scratch_, draw_of(part, push, push.version));
-    apply_part(part, scratch_, present, next, push, finish);
+    if (!finish[part].discards)
+      encoders_[part]->observe_mean(scratch_, draw_of(part, push, push.version));
+    apply_part(part, scratch_, present, next, push, finish[part]);
   }
 }
 
@@ -122,6 +115,7 @@ void CodedTable::apply_part(std::uint32_t part, std::span<float> average,
   optimizer::Segment<float> segment{
       .parameters = part_of(next, part), .gradient = average, .state = {}};
   std::copy(from.begin(), from.end(), segment.parameters.begin());
+  if (finish.discards) return;
   for (std::size_t k = 0; k < state_.size(); ++k)
     segment.state[k] = part_of(std::span(state_[k]), part);
   if (options_.clip_value > 0)
@@ -185,9 +179,9 @@ void CodedTable::encode_factors(std::span<const float> left, std::span<const flo
 
 void CodedTable::apply_mean(std::span<float> mean, std::span<const float> present,
                             std::span<float> next, const server::PushOptions& push,
-                            const ServerClient::FinishOptions& finish) {
+                            std::span<const ServerClient::FinishOptions> finish) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    apply_part(part, part_of(mean, part), present, next, push, finish);
+    apply_part(part, part_of(mean, part), present, next, push, finish[part]);
 }
 
 std::vector<CodecState> CodedTable::states() {

@@ -66,10 +66,10 @@ class CodedTable final {
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
                       std::span<float> next, const server::PushOptions& push);
   // After follow(): applies the averages, as servers did. `next` becomes the version after
-  // `present`.
+  // `present`. `finish` has one element for each part of the table.
   void apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
              std::span<float> next, const server::PushOptions& push,
-             const ServerClient::FinishOptions& finish);
+             std::span<const ServerClient::FinishOptions> finish);
 
   // powersgd. Writes the message of each part from the factors of the mean gradient.
   codec::PowerSgd& matrix() { return *matrix_; }
@@ -77,7 +77,8 @@ class CodedTable final {
                       Messages& messages) const;
   // Applies the mean gradient: `next` becomes the version after `present`. Overwrites the mean.
   void apply_mean(std::span<float> mean, std::span<const float> present, std::span<float> next,
-                  const server::PushOptions& push, const ServerClient::FinishOptions& finish);
+                  const server::PushOptions& push,
+                  std::span<const ServerClient::FinishOptions> finish);
 
   // Reads the servers' state, after values were pulled. adopt() then replaces the own state by it.
   Result<void> read_state(ServerClient& client) { return read_state(client, 0, parts()); }

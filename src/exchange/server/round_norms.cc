@@ -61,7 +61,7 @@ void RoundNorms::set_norms(const Parts& parts, double factor, ServerClient::Fini
   table.gradient_norm = factor * std::sqrt(gradient);
 }
 
-Result<std::vector<ServerClient::FinishOptions>> RoundNorms::finish(std::uint64_t version) {
+Result<std::vector<RoundNorms::PartFinishes>> RoundNorms::finish(std::uint64_t version) {
   const std::vector<server::TableId> ids = worker_.tables().ids();
   const auto& dense = worker_.tables().all();
   TALLY_TRY(std::vector<Parts> measured, measure({.version = version}, ids.size()));
@@ -81,12 +81,18 @@ Result<std::vector<ServerClient::FinishOptions>> RoundNorms::finish(std::uint64_
   for (std::size_t t = 0; t < dense.size(); ++t)
     if (optimizer::is_layerwise(optimizers[dense[t].group]))
       set_norms(measured[t], factor, options[t]);
+  std::vector<Parts> ended(ids.size());
   std::vector<server::Ticket> tickets;
-  for (std::size_t t = 0; t < ids.size(); ++t)
-    tickets.push_back(worker_.client().finish(ids[t], options[t]));
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    ended[t].resize(worker_.client().parts(ids[t]));
+    tickets.push_back(worker_.client().finish(ids[t], options[t], ended[t]));
+  }
   TALLY_TRY(worker_.wait_all(tickets));
-  options.resize(dense.size());
-  return options;
+  std::vector<PartFinishes> finishes(dense.size());
+  for (std::size_t t = 0; t < dense.size(); ++t)
+    for (const ServerClient::Measured& part : ended[t])
+      finishes[t].push_back(part.finished.value_or(options[t]));
+  return finishes;
 }
 
 }  // namespace tally::exchange

@@ -17,6 +17,11 @@ namespace tally::exchange {
 // The first finish that reaches a part sets its factor and norms. A worker that measures a part
 // later receives these numbers and uses them for the other parts, so that a round ends in the same
 // way everywhere even if the first worker dies between two parts.
+//
+// Workers may compute different norms if a server is lost in between: its successor gathers the
+// round again, perhaps without the gradient of a worker that is lost as well. The answer to finish
+// therefore has the numbers that the part has used, and workers that apply averages to their own
+// copies use those.
 class RoundNorms final {
  public:
   struct Options {
@@ -25,8 +30,12 @@ class RoundNorms final {
   };
   RoundNorms(ServerWorker& worker, const Options& options) : worker_(worker), options_(options) {}
 
-  // Finishes the round of a version on all tables. Returns the options of each dense table.
-  Result<std::vector<ServerClient::FinishOptions>> finish(std::uint64_t version);
+  // How the parts of a table finished a round.
+  using PartFinishes = std::vector<ServerClient::FinishOptions>;
+
+  // Finishes the round of a version on all tables. Returns the numbers that the parts of each dense
+  // table have used; for a part that skipped the round, the options of this worker.
+  Result<std::vector<PartFinishes>> finish(std::uint64_t version);
 
  private:
   using Parts = std::vector<ServerClient::Measured>;

@@ -51,7 +51,8 @@ class ServerClient {
   // Measured tables.
   virtual server::Ticket measure(server::TableId table, const MeasureOptions& options,
                                  std::span<Measured> parts) = 0;
-  virtual server::Ticket finish(server::TableId table, const FinishOptions& options) = 0;
+  virtual server::Ticket finish(server::TableId table, const FinishOptions& options,
+                                std::span<Measured> parts) = 0;
 
   // Waits for the answer, as long as the connection allows a request to take. After an error the
   // request is forgotten, as by abandon().

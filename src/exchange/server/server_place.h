@@ -59,8 +59,9 @@ class ServerPlace final : public ServerClient {
                          std::span<Measured> parts) override {
     return client_->measure(table, options, parts);
   }
-  server::Ticket finish(server::TableId table, const FinishOptions& options) override {
-    return client_->finish(table, options);
+  server::Ticket finish(server::TableId table, const FinishOptions& options,
+                        std::span<Measured> parts) override {
+    return client_->finish(table, options, parts);
   }
   Result<server::Completion> wait(server::Ticket ticket) override { return client_->wait(ticket); }
   bool done(server::Ticket ticket) const override { return client_->done(ticket); }

@@ -239,21 +239,21 @@ Result<void> StepRequests::follow_low_rank(Asked& asked, const server::Completio
   return table.coded->read_state(worker_.client());
 }
 
-void StepRequests::apply(std::span<const ServerClient::FinishOptions> finish) {
+void StepRequests::apply(std::span<const RoundNorms::PartFinishes> finishes) {
   const Stopwatch watch(worker_.figures.copying);
   for (const Asked& asked : std::exchange(answered_, {})) {
     const std::size_t t = *asked.push.table;
     const ServerTables::Table& table = worker_.tables().all()[t];
-    const ServerClient::FinishOptions how =
-        finish.empty() ? ServerClient::FinishOptions() : finish[t];
+    const RoundNorms::PartFinishes finish =
+        finishes.empty() ? RoundNorms::PartFinishes(table.parts) : finishes[t];
     const std::span<const float> present = elements_of<float>(table.values);
     const std::span<float> next = elements_of<float>(table.next);
     if (!sends_factors(table)) {
       table.coded->apply(asked.range.first, asked.range.count, present, next,
-                         push_facts(table.group), how);
-    } else if (!asked.has_values && total_weight_ > 0 && !how.discards) {
+                         push_facts(table.group), finish);
+    } else if (!asked.has_values && total_weight_ > 0) {
       table.coded->apply_mean(elements_of<float>(room_->flat[t]), present, next,
-                              push_facts(table.group), how);
+                              push_facts(table.group), finish);
     } else if (!asked.has_values) {
       std::copy(present.begin(), present.end(), next.begin());
     }

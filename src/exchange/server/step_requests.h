@@ -5,6 +5,7 @@
 
 #include "exchange/exchange.h"
 #include "exchange/server/gradient_rooms.h"
+#include "exchange/server/round_norms.h"
 #include "exchange/server/server_worker.h"
 #include "policy/worker_clock.h"
 
@@ -45,9 +46,9 @@ class StepRequests final {
   // Waits for all requests with an answer that the update needs, and does all of the update that
   // can fail.
   Result<Reading> await();
-  // After await(): applies averages, on measured tables as the round was finished. All tables then
-  // have their next version.
-  void apply(std::span<const ServerClient::FinishOptions> finish);
+  // After await(): applies averages, on measured tables as the parts finished the round
+  // (`finishes`, by table). All tables then have their next version.
+  void apply(std::span<const RoundNorms::PartFinishes> finishes);
   // Abandons the requests in progress.
   void give_up();
 

@@ -240,8 +240,8 @@ Ticket Client::push_pull(TableId table, const PushOptions& push, const PullOptio
 Ticket Client::measure(TableId table, const MeasureOptions& options, std::span<Measured> parts) {
   return impl_->node().measure(table, options, parts);
 }
-Ticket Client::finish(TableId table, const FinishOptions& options) {
-  return impl_->node().finish(table, options);
+Ticket Client::finish(TableId table, const FinishOptions& options, std::span<Measured> parts) {
+  return impl_->node().finish(table, options, parts);
 }
 Ticket Client::clock(TableId table, std::uint64_t clock) {
   return impl_->node().clock(table, clock);

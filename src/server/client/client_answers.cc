@@ -56,10 +56,11 @@ Result<void> take_values(NodeId from, const Subrequest& subrequest,
 Result<void> take_measured(NodeId from, const Subrequest& subrequest,
                            std::span<const std::byte> payload) {
   TALLY_TRY(const std::vector<double> values, decode_values(payload));
+  const bool is_open = subrequest.header.kind == MessageKind::kMeasure;
   const bool is_whole = values.size() == 4 && subrequest.measured != nullptr &&
-                        (values[0] == kComplete || values[0] == kFinished ||
+                        ((values[0] == kComplete && is_open) || values[0] == kFinished ||
                          values[0] == kDiscarded || values[0] == kSkipped);
-  if (!is_whole) return corrupt_from(from, "a measurement of {} values", values.size());
+  if (!is_whole) return corrupt_from(from, "{} values that do not describe a round", values.size());
   *subrequest.measured = {.value_squares = values[1], .gradient_squares = values[2]};
   if (values[0] == kComplete) return {};
   if (values[0] == kSkipped) {
@@ -89,6 +90,7 @@ Result<void> take_body(NodeId from, const Subrequest& subrequest, const Message&
       *subrequest.average = {.is_average = true, .bytes = {payload.begin(), payload.end()}};
       return {};
     case MessageKind::kMeasure:
+    case MessageKind::kFinish:
       return take_measured(from, subrequest, payload);
     case MessageKind::kSize: {
       TALLY_TRY(const Client::Size more, decode_size(payload));

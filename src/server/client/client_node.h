@@ -87,7 +87,8 @@ class ClientNode final : public Node {
                    std::span<float> rows);
   Ticket measure(TableId table, const Client::MeasureOptions& options,
                  std::span<Client::Measured> parts);
-  Ticket finish(TableId table, const Client::FinishOptions& options);
+  Ticket finish(TableId table, const Client::FinishOptions& options,
+                std::span<Client::Measured> parts);
   Ticket clock(TableId table, std::uint64_t clock);
   Ticket agree(std::span<const double> values);
   Ticket size(TableId table);
@@ -148,6 +149,8 @@ class ClientNode final : public Node {
   Ticket ask_sparse(const MessageHeader& header, std::span<const std::uint64_t> keys,
                     std::span<const float> gradient, std::span<float> rows);
   Ticket ask_all_parts(const MessageHeader& header);
+  Ticket ask_for_round(const MessageHeader& header, std::span<const double> values,
+                       std::span<Client::Measured> parts);
   Ticket ask_servers(const MessageHeader& header, std::vector<std::byte> body);
   std::vector<Subrequest> subrequests_for_servers(const MessageHeader& header,
                                                   std::span<const std::byte> body) const

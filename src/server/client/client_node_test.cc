@@ -127,8 +127,40 @@ TEST_F(ClientNodeTest, AMeasuredRoundIsMeasuredWhileItsGradientsAreInFlight) {
   EXPECT_TRUE(parts[7].skipped);
   EXPECT_EQ(parts[7].gradient_squares, 0);
   EXPECT_FALSE(parts[7].finished.has_value());
-  node.finish(table, {});
-  EXPECT_EQ(transport.take().size(), 20U);
+  const Ticket finished = node.finish(table, {.factor = 0.5}, parts);
+  asked = transport.take();
+  ASSERT_EQ(asked.size(), 20U);
+  for (const Sent& sent : asked) {
+    const double kind = sent.header.part == 7 ? kSkipped : kFinished;
+    answer(sent, {}, encode(std::vector<double>{kind, 0.25, 3, 4}));
+  }
+  EXPECT_TRUE(node.take(finished).has_value());
+  ASSERT_TRUE(parts[6].finished.has_value());
+  EXPECT_EQ(parts[6].finished->factor, 0.25);
+  EXPECT_EQ(parts[6].finished->value_norm, 3);
+  EXPECT_EQ(parts[6].finished->gradient_norm, 4);
+  EXPECT_FALSE(parts[6].finished->discards);
+  EXPECT_TRUE(parts[7].skipped);
+}
+
+TEST_F(ClientNodeTest, AFinishWithoutTheNumbersOfThePartIsCorrupt) {
+  dense.count = 10;
+  dense.plan = "update=bsp";
+  dense.measured = true;
+  const TableId table = define(dense);
+  std::vector<Client::Measured> parts(1);
+  for (const std::vector<double>& values : std::vector<std::vector<double>>{
+           {}, {kFinished, 1, 0}, {kComplete, 1, 2, 0}, {7, 1, 0, 0}, {kFinished, 1, 0, 0, 0}}) {
+    const Ticket finished = node.finish(table, {}, parts);
+    const std::vector<Sent> asked = transport.take();
+    ASSERT_EQ(asked.size(), 1U);
+    answer(asked[0], {}, encode(values));
+    const auto taken = node.take(finished);
+    ASSERT_FALSE(taken.has_value());
+    EXPECT_EQ(taken.error().code, ErrorCode::kCorrupt);
+  }
+  std::vector<Client::Measured> too_many(2);
+  EXPECT_EQ(node.take(node.finish(table, {}, too_many)).error().code, ErrorCode::kInvalid);
 }
 
 TEST_F(ClientNodeTest, AnswersThatDoNotFitAreNotUsed) {

@@ -281,40 +281,38 @@ Ticket ClientNode::set_version(TableId table, std::uint64_t version) {
 
 Ticket ClientNode::measure(TableId id, const Client::MeasureOptions& options,
                            std::span<Client::Measured> parts) {
-  const TableConfig* const found = table(id);
-  if (found == nullptr) return failed(undefined(id));
-  if (!found->spec.measured || parts.size() != found->parts)
-    return failed(invalid("{} measurements of table '{}', which has {} parts and is {}measured",
-                          parts.size(), found->spec.name, found->parts,
-                          found->spec.measured ? "" : "not "));
   const MessageHeader header{.kind = MessageKind::kMeasure,
                              .push_kind = options.direction ? kDirection : std::uint8_t{0},
                              .table = id,
                              .version = options.version};
-  auto request = request_of(header);
-  request->body = encode(std::span(&options.factor, 1));
-  std::vector<Subrequest> subrequests(found->parts);
-  for (std::uint32_t part = 0; part < found->parts; ++part) {
-    subrequests[part] = {.header = header, .payload = request->body, .measured = &parts[part]};
-    subrequests[part].header.part = part;
-  }
-  return submit(std::move(request), std::move(subrequests));
+  return ask_for_round(header, std::span(&options.factor, 1), parts);
 }
 
-Ticket ClientNode::finish(TableId id, const Client::FinishOptions& options) {
-  const TableConfig* const found = table(id);
-  if (found == nullptr) return failed(undefined(id));
+Ticket ClientNode::finish(TableId id, const Client::FinishOptions& options,
+                          std::span<Client::Measured> parts) {
   const MessageHeader header{.kind = MessageKind::kFinish,
                              .push_kind = options.discards ? kDiscard : std::uint8_t{0},
                              .table = id,
                              .version = options.version,
                              .least_version = options.version + 1};
-  auto request = request_of(header);
   const std::array<double, 3> values = {options.factor, options.value_norm, options.gradient_norm};
+  return ask_for_round(header, values, parts);
+}
+
+// Asks all parts of a measured table for the same.
+Ticket ClientNode::ask_for_round(const MessageHeader& header, std::span<const double> values,
+                                 std::span<Client::Measured> parts) {
+  const TableConfig* const found = table(header.table);
+  if (found == nullptr) return failed(undefined(header.table));
+  if (!found->spec.measured || parts.size() != found->parts)
+    return failed(invalid("{} measurements of table '{}', which has {} parts and is {}measured",
+                          parts.size(), found->spec.name, found->parts,
+                          found->spec.measured ? "" : "not "));
+  auto request = request_of(header);
   request->body = encode(values);
   std::vector<Subrequest> subrequests(found->parts);
   for (std::uint32_t part = 0; part < found->parts; ++part) {
-    subrequests[part] = {.header = header, .payload = request->body};
+    subrequests[part] = {.header = header, .payload = request->body, .measured = &parts[part]};
     subrequests[part].header.part = part;
   }
   return submit(std::move(request), std::move(subrequests));

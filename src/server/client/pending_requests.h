@@ -28,7 +28,7 @@ struct Subrequest {
   std::span<const std::byte> payload;
   std::span<std::byte> reply;
   Client::Average* average = nullptr;    // memory of the caller for an average
-  Client::Measured* measured = nullptr;  // likewise for a measurement
+  Client::Measured* measured = nullptr;  // likewise for a measurement, or the end of a round
   NodeId server = kNoNode;               // the receiver; kNoNode: the primary of the part
   State state = State::kWaiting;
   NodeId sent_to = kNoNode;

@@ -12,6 +12,8 @@ namespace {
 class ServerMeasured : public testing::TestWithParam<int> {
  protected:
   static constexpr std::uint64_t kCount = 65536 + 2;
+  static constexpr std::uint32_t kRowElements = 1024;
+  static constexpr std::size_t kTooMany = 2000;  // rows for the memory of start_small()
 
   void start(const OptimizerSpec& optimizer = sgd({.rate = 1}),
              const std::string& plan = "update=bsp") {
@@ -22,6 +24,28 @@ class ServerMeasured : public testing::TestWithParam<int> {
                                .plan = plan,
                                .workers = 2,
                                .measured = true});
+  }
+  // A table of rows on servers with memory for few of them.
+  void start_small() {
+    cluster_ = std::make_unique<Cluster>(
+        Cluster::Shape{.servers = GetParam(), .workers = 2, .memory_limit_bytes = 4 << 20});
+    TableSpec spec = sparse("update=bsp", 2, kRowElements);
+    spec.measured = true;
+    table_ = cluster_->define(spec);
+    keys_ = keys_of_part(0, parts_of(spec, static_cast<std::uint32_t>(GetParam())), kTooMany);
+  }
+  // To part 0.
+  std::uint64_t push_rows(std::size_t worker, std::size_t count) {
+    return cluster_->worker(worker).push(
+        table_, 0, {.clock = 1},
+        sparse_payload({keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(count)},
+                       std::vector<float>(count * kRowElements, 1)));
+  }
+  void expect_no_memory(std::size_t worker, std::uint64_t sequence) {
+    const Worker::Answer* const answer = cluster_->worker(worker).answer(sequence);
+    ASSERT_NE(answer, nullptr) << worker << " " << sequence;
+    EXPECT_EQ(answer->error.code, ErrorCode::kExhausted);
+    EXPECT_THAT(answer->error.message, HasSubstr("no memory"));
   }
   static std::size_t size_of_part(std::uint32_t part) { return part == 0 ? 65536 : 2; }
   std::uint64_t push(std::size_t worker, std::uint32_t part, std::uint64_t version, float value) {
@@ -58,6 +82,7 @@ class ServerMeasured : public testing::TestWithParam<int> {
 
   std::unique_ptr<Cluster> cluster_;
   TableId table_ = 0;
+  std::vector<std::uint64_t> keys_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Servers, ServerMeasured, testing::Values(1, 3),
@@ -87,7 +112,8 @@ TEST_P(ServerMeasured, ACompleteRoundWaitsForTheFirstCallThatFinishesIt) {
   const auto late = measure(1, 1, 0);
   run();
   EXPECT_TRUE(cluster_->worker(1).is_done(second));
-  EXPECT_THAT(measured(1, late), ElementsAre(1, 0.25, 0, 0));
+  for (const auto& [worker, sequence] : {std::pair{std::size_t{0}, first}, {1, second}, {1, late}})
+    EXPECT_THAT(measured(worker, sequence), ElementsAre(kFinished, 0.25, 0, 0));
   EXPECT_FLOAT_EQ(value(1), -0.5F);
 }
 
@@ -96,7 +122,7 @@ TEST_P(ServerMeasured, ADiscardedRoundChangesOnlyTheVersion) {
   for (std::size_t worker = 0; worker < 2; ++worker) push(worker, 0, 0, 1);
   const auto ended = finish(1, 0, 0, 1, kDiscard);
   run();
-  EXPECT_TRUE(cluster_->worker(1).is_done(ended));
+  EXPECT_THAT(measured(1, ended), ElementsAre(kDiscarded, 1, 0, 0));
   EXPECT_EQ(value(0), 0);
   const auto told = measure(0, 0, 0);
   for (std::size_t worker = 0; worker < 2; ++worker) push(worker, 0, 1, 1);
@@ -134,6 +160,26 @@ TEST_P(ServerMeasured, TheFactorOfADeadWorkerIsTakenOver) {
     run();
     EXPECT_THAT(cluster_->worker(1).answer(pulled)->values(), Each(-0.125F));
   }
+}
+
+// The round is finished and replicated, but no answer arrives. The successor tells both workers the
+// factor that was used, also the one that calls with another.
+TEST_P(ServerMeasured, ASuccessorAnswersWithTheNumbersOfTheLostServer) {
+  if (GetParam() == 1) return;
+  start();
+  for (std::size_t worker = 0; worker < 2; ++worker) push(worker, 0, 0, 1);
+  run();
+  const NodeId primary = cluster_->primary(table_, 0);
+  for (const auto& worker : cluster_->workers) cluster_->network.hold(primary, worker->id());
+  const auto first = finish(0, 0, 0, 0.5);
+  run();
+  const auto second = finish(1, 0, 0, 0.25);
+  run();
+  cluster_->kill_server(primary);
+  run();
+  EXPECT_THAT(measured(0, first), ElementsAre(kFinished, 0.5, 0, 0));
+  EXPECT_THAT(measured(1, second), ElementsAre(kFinished, 0.5, 0, 0));
+  EXPECT_EQ(value(0), -0.5F);
 }
 
 // The gathered round is lost with its server: the workers push again, and the call that comes with
@@ -185,22 +231,10 @@ TEST_P(ServerMeasured, ACallIsAnsweredWhenTheReplicaHasTheUpdate) {
 // A round that the server has no memory for: all its requests are refused at once, and the part
 // continues to serve.
 TEST_P(ServerMeasured, ARoundThatDoesNotFitIsRefused) {
-  cluster_ = std::make_unique<Cluster>(
-      Cluster::Shape{.servers = GetParam(), .workers = 2, .memory_limit_bytes = 4 << 20});
-  TableSpec spec = sparse("update=bsp", 2, 1024);
-  spec.measured = true;
-  table_ = cluster_->define(spec);
-  const auto parts = parts_of(spec, static_cast<std::uint32_t>(GetParam()));
-  const std::vector<std::uint64_t> keys = keys_of_part(0, parts, 2000);
-  const auto push_rows = [&](std::size_t worker, std::size_t count) {
-    return cluster_->worker(worker).push(
-        table_, 0, {.clock = 1},
-        sparse_payload({keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(count)},
-                       std::vector<float>(count * 1024, 1)));
-  };
+  start_small();
   const auto early = measure(0, 0, 0);
   const auto waits = finish(0, 0, 0, 1);
-  const std::uint64_t pushed[] = {push_rows(0, 2000), push_rows(1, 2000)};
+  const std::uint64_t pushed[] = {push_rows(0, kTooMany), push_rows(1, kTooMany)};
   run();
   const auto late = measure(1, 0, 0);
   const auto late_finish = finish(1, 0, 0, 1);
@@ -210,12 +244,8 @@ TEST_P(ServerMeasured, ARoundThatDoesNotFitIsRefused) {
                                          {0, pushed[0]},
                                          {1, pushed[1]},
                                          {1, late},
-                                         {1, late_finish}}) {
-    const Worker::Answer* const answer = cluster_->worker(worker).answer(sequence);
-    ASSERT_NE(answer, nullptr) << worker << " " << sequence;
-    EXPECT_EQ(answer->error.code, ErrorCode::kExhausted);
-    EXPECT_THAT(answer->error.message, HasSubstr("no memory"));
-  }
+                                         {1, late_finish}})
+    expect_no_memory(worker, sequence);
   // Smaller gradients of the same version make a round. The call that was refused does not count.
   push_rows(0, 1);
   push_rows(1, 1);
@@ -238,7 +268,7 @@ TEST_P(ServerMeasured, ARoundWithoutGradientsIsSkipped) {
   EXPECT_THAT(measured(1, second), ElementsAre(kSkipped, 0, 0, 0));
   const auto ended = finish(0, 0, 0, 0.5);
   run();
-  EXPECT_TRUE(cluster_->worker(0).is_done(ended));
+  EXPECT_THAT(measured(0, ended), ElementsAre(kSkipped, 0, 0, 0));
   EXPECT_EQ(value(0), 0);
 }
 

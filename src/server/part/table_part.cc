@@ -341,7 +341,8 @@ void TablePart::answer_ready() {
 void TablePart::answer(PendingRequest& pending) {
   MessageHeader header = answer_header(pending.request, pending.outcome);
   header.least_clock = pending.staleness;
-  if (pending.request.kind == MessageKind::kMeasure)
+  const MessageKind kind = pending.request.kind;
+  if (kind == MessageKind::kMeasure || kind == MessageKind::kFinish)
     return context_.transport.send(pending.worker, header, encode(measured(pending)));
   if (!pending.wants_values) return context_.transport.send(pending.worker, header, {});
   if (has_average_for(pending)) {
