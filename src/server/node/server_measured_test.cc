@@ -247,15 +247,65 @@ TEST_P(ServerMeasured, ARoundThatDoesNotFitIsRefused) {
                                          {1, late_finish}})
     expect_no_memory(worker, sequence);
   // Smaller gradients of the same version make a round. The call that was refused does not count.
+  // A worker that has pushed again waits for the others.
   push_rows(0, 1);
-  push_rows(1, 1);
-  run();
   const auto told = measure(0, 0, 0);
+  run();
+  EXPECT_EQ(cluster_->worker(0).answer(told), nullptr);
+  push_rows(1, 1);
   run();
   EXPECT_THAT(measured(0, told), ElementsAre(kComplete, 0, 1024, 0));
   const auto ended = finish(1, 0, 0, 0.5);
   run();
   EXPECT_TRUE(cluster_->worker(1).is_done(ended));
+}
+
+// Worker 0 has heard that the round does not fit, and sends nothing again. The successor knows, and
+// refuses the requests of worker 1 instead of waiting for the gradient of worker 0.
+TEST_P(ServerMeasured, ASuccessorKnowsTheRoundThatFailed) {
+  if (GetParam() == 1) return;
+  start_small();
+  const NodeId primary = cluster_->primary(table_, 0);
+  cluster_->network.hold(primary, cluster_->worker(1).id());
+  const std::uint64_t pushed[] = {push_rows(0, kTooMany), push_rows(1, kTooMany)};
+  const std::uint64_t told[] = {measure(0, 0, 0), measure(1, 0, 0)};
+  run();
+  expect_no_memory(0, pushed[0]);
+  expect_no_memory(0, told[0]);
+  cluster_->kill_server(primary);
+  const auto ended = finish(1, 0, 0, 1);
+  run();
+  for (const std::uint64_t sequence : {pushed[1], told[1], ended}) expect_no_memory(1, sequence);
+  push_rows(0, 1);
+  push_rows(1, 1);
+  const auto again = finish(1, 0, 0, 0.5);
+  run();
+  EXPECT_THAT(measured(1, again), ElementsAre(kFinished, 0.5, 0, 0));
+}
+
+// A failed round is refused when the replica knows of it: all its requests are sent again if the
+// server is lost before.
+TEST_P(ServerMeasured, ARefusalOfARoundWaitsForTheReplica) {
+  if (GetParam() == 1) return;
+  start_small();
+  const View view = cluster_->directory->view();
+  const auto& chain =
+      view.chains[slot_of(table_, 0, static_cast<std::uint32_t>(view.chains.size()))];
+  ASSERT_GE(chain.size(), 2U);
+  cluster_->network.hold(chain[0], chain[1]);
+  const std::uint64_t pushed[] = {push_rows(0, kTooMany), push_rows(1, kTooMany)};
+  const std::uint64_t told[] = {measure(0, 0, 0), measure(1, 0, 0)};
+  run();
+  for (std::size_t worker = 0; worker < 2; ++worker) {
+    EXPECT_EQ(cluster_->worker(worker).answer(pushed[worker]), nullptr);
+    EXPECT_EQ(cluster_->worker(worker).answer(told[worker]), nullptr);
+  }
+  cluster_->kill_server(chain[0]);
+  run();
+  for (std::size_t worker = 0; worker < 2; ++worker) {
+    expect_no_memory(worker, pushed[worker]);
+    expect_no_memory(worker, told[worker]);
+  }
 }
 
 // A version that no worker has a gradient for is not taken for a decision.

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "wire/bytes.h"
+#include "wire/error_body.h"
 
 namespace tally::server {
 namespace {
@@ -54,6 +55,26 @@ Result<std::optional<Finish>> read_finish(wire::Reader& reader) {
   return std::optional(finish);
 }
 
+void write_failure(wire::Writer& writer, const std::optional<RoundFailure>& failure) {
+  writer.flag(failure.has_value());
+  if (!failure) return;
+  writer.u64(failure->version);
+  const std::vector<std::byte> why = wire::encode_error(failure->why);
+  writer.u32(static_cast<std::uint32_t>(why.size()));
+  writer.bytes(why);
+}
+
+Result<std::optional<RoundFailure>> read_failure(wire::Reader& reader) {
+  TALLY_TRY(const bool has, reader.flag());
+  if (!has) return std::optional<RoundFailure>();
+  RoundFailure failure;
+  TALLY_TRY(failure.version, reader.u64());
+  TALLY_TRY(const std::uint32_t why_bytes, reader.u32());
+  TALLY_TRY(const std::span<const std::byte> why, reader.bytes(why_bytes));
+  TALLY_TRY(wire::decode_error(why, &failure.why));
+  return std::optional(std::move(failure));
+}
+
 }  // namespace
 
 std::vector<std::byte> encode(const PartMetadata& metadata) {
@@ -69,6 +90,7 @@ std::vector<std::byte> encode(const PartMetadata& metadata) {
     write_numbers(writer, history.dropped());
   }
   write_finish(writer, metadata.finished);
+  write_failure(writer, metadata.failure);
   return writer.take();
 }
 
@@ -91,6 +113,7 @@ Result<PartMetadata> decode_metadata(std::span<const std::byte> bytes) {
     metadata.workers.emplace_hint(metadata.workers.end(), id, std::move(history));
   }
   TALLY_TRY(metadata.finished, read_finish(reader));
+  TALLY_TRY(metadata.failure, read_failure(reader));
   TALLY_TRY(reader.end());
   return metadata;
 }

@@ -78,13 +78,20 @@ class PushHistory {
 // How the last round of a measured table was applied.
 using Finish = Client::FinishOptions;
 
+// Why a round of a measured table could not be applied.
+struct RoundFailure {
+  std::uint64_t version = 0;  // of the round
+  Error why;
+};
+
 // The state of a part beside its values. With both, another server continues where this one
 // ended. A value.
 struct PartMetadata {
   std::vector<std::byte> round;  // policy::Round::encode()
   std::uint64_t dropped = 0;     // pushes that came too late, of all workers
   std::map<NodeId, PushHistory> workers = {};
-  std::optional<Finish> finished = {};  // measured tables: the last round
+  std::optional<Finish> finished = {};       // measured tables: the last round
+  std::optional<RoundFailure> failure = {};  // measured tables: the current round
 };
 
 std::vector<std::byte> encode(const PartMetadata& metadata);

@@ -36,11 +36,17 @@ TEST(PartMetadata, ComesBackFromItsBytesAndNothingElseDoes) {
   metadata.workers[4].hold(2);
   metadata.workers[4].drop(3);
   metadata.workers[7].apply(8);
+  metadata.finished = Finish{.version = 3, .factor = 0.5, .value_norm = 2, .gradient_norm = 4};
+  metadata.failure =
+      RoundFailure{.version = 4, .why = {.code = ErrorCode::kExhausted, .message = "no memory"}};
   const auto bytes = encode(metadata);
   const auto back = decode_metadata(bytes);
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(encode(*back), bytes);
   EXPECT_EQ(back->workers.at(4).state(2), State::kHeld);
+  EXPECT_EQ(back->finished->gradient_norm, 4);
+  EXPECT_EQ(back->failure->version, 4U);
+  EXPECT_EQ(back->failure->why.message, "no memory");
   for (std::size_t length = 0; length < bytes.size(); ++length)
     EXPECT_FALSE(decode_metadata(std::span(bytes).first(length)).has_value());
 }

@@ -296,6 +296,7 @@ void TablePart::read_state(NodeId from, const Message& message) {
 // read that push as well.
 bool TablePart::is_ready(PendingRequest& pending) const {
   if (pending.is_held) return false;
+  if (pending.refusal) return replication_.is_safe(pending.mark);
   if (pending.request.kind == MessageKind::kMeasure) return is_measurable(pending);
   const bool waits = pending.wants_values || pending.request.kind == MessageKind::kFinish;
   if (waits && !pending.is_readable) {
@@ -341,6 +342,7 @@ void TablePart::answer_ready() {
 void TablePart::answer(PendingRequest& pending) {
   MessageHeader header = answer_header(pending.request, pending.outcome);
   header.least_clock = pending.staleness;
+  if (pending.refusal) return refuse(pending.worker, pending.request, *pending.refusal);
   const MessageKind kind = pending.request.kind;
   if (kind == MessageKind::kMeasure || kind == MessageKind::kFinish)
     return context_.transport.send(pending.worker, header, encode(measured(pending)));

@@ -173,7 +173,8 @@ class TablePart final {
     std::uint64_t mark = 0;  // the change that must be safe before the answer
     Outcome outcome = Outcome::kDone;
     std::uint64_t staleness = 0;
-    double factor = 1;  // kMeasure: of the mean gradient
+    double factor = 1;                  // kMeasure: of the mean gradient
+    std::optional<Error> refusal = {};  // its round could not be applied
   };
   // A gradient that waits for its round. A decoded gradient owns all its memory.
   struct Contribution {
@@ -189,10 +190,6 @@ class TablePart final {
   struct CompleteRound {
     std::vector<policy::Offer> counted;
     std::vector<std::uint64_t> keys;  // copied, because a lost worker takes its memory with it
-  };
-  struct RoundFailure {
-    std::uint64_t version = 0;  // of the round
-    Error why;
   };
   // A record of the predecessor that is not complete.
   struct IncomingRecord {
@@ -266,7 +263,8 @@ class TablePart final {
   void forget_round() TALLY_REQUIRES(mutex_);
   void measure(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
   void take_finish(NodeId from, const Message& message) TALLY_REQUIRES(mutex_);
-  bool has_failed(std::uint64_t version) const TALLY_REQUIRES(mutex_);
+  void refuse_when_safe(PendingRequest pending) TALLY_REQUIRES(mutex_);
+  bool has_failed(NodeId worker, std::uint64_t version) const TALLY_REQUIRES(mutex_);
   bool is_measurable(const PendingRequest& pending) const TALLY_REQUIRES(mutex_);
   std::vector<double> measured(const PendingRequest& pending) const TALLY_REQUIRES(mutex_);
   void settle_held(const policy::Offer& offer, Outcome outcome) TALLY_REQUIRES(mutex_);

@@ -44,7 +44,11 @@ void TablePart::proceed() {
 
 void TablePart::send_record(Replication::Next what) {
   const bool is_whole = what == Replication::Next::kEverything;
-  PartMetadata metadata{.round = round_.encode(), .dropped = dropped_, .finished = finished_};
+  PartMetadata metadata{.round = round_.encode(),
+                        .dropped = dropped_,
+                        .workers = {},
+                        .finished = finished_,
+                        .failure = failure_};
   for (const auto& [id, worker] : workers_) metadata.workers.emplace(id, worker.history);
   std::sort(touched_keys_.begin(), touched_keys_.end());
   touched_keys_.erase(std::unique(touched_keys_.begin(), touched_keys_.end()), touched_keys_.end());
@@ -192,6 +196,7 @@ void TablePart::end_record(std::span<const std::byte> last_piece, bool has_piece
   presence_ = Presence::kPresent;
   dropped_ = record.metadata.dropped;
   finished_ = record.metadata.finished;
+  failure_ = std::move(record.metadata.failure);
   for (auto& [id, worker] : workers_) {
     const auto known = record.metadata.workers.find(id);
     worker.history =

@@ -144,19 +144,32 @@ void TablePart::refuse_round(const std::vector<policy::Offer>& counted, const Er
   if (!config_.spec.measured) return;
   finish_.reset();
   failure_ = RoundFailure{.version = round_.version(), .why = why};
-  std::erase_if(pending_, [&](const PendingRequest& pending) TALLY_REQUIRES(mutex_) {
+  const std::uint64_t mark = replication_.changed();
+  for (PendingRequest& pending : pending_) {
     const MessageHeader& request = pending.request;
     const bool waits =
         request.kind == MessageKind::kMeasure || request.kind == MessageKind::kFinish;
-    if (!waits || !has_failed(request.version)) return false;
-    refuse(pending.worker, request, why);
-    return true;
-  });
+    if (!waits || request.version != failure_->version) continue;
+    pending.refusal = why;
+    pending.mark = mark;
+  }
 }
 
-// Whether the current round has this version and could not be applied.
-bool TablePart::has_failed(std::uint64_t version) const {
-  return failure_ && failure_->version == version && round_.version() == version;
+// Refuses a request of a round that has failed. Like every outcome, the refusal waits until all
+// copies know of it: a successor that did not would wait for gradients that no worker sends again.
+void TablePart::refuse_when_safe(PendingRequest pending) {
+  pending.refusal = failure_->why;
+  pending.mark = replication_.marks();
+  finish(std::move(pending));
+}
+
+// Whether the current round has this version and could not be applied. A worker whose gradient of
+// this version is held here has pushed again since then.
+bool TablePart::has_failed(NodeId worker, std::uint64_t version) const {
+  if (!failure_ || failure_->version != version || round_.version() != version) return false;
+  return std::none_of(held_.begin(), held_.end(), [&](const Contribution& held) {
+    return held.offer.worker == worker && held.offer.version == version;
+  });
 }
 
 // A worker that asks for a round offers nothing for older versions, as in pull().
@@ -167,8 +180,9 @@ void TablePart::measure(NodeId from, const Message& message) {
     return refuse(from, header, corrupt("invalid measure request for this table"));
   round_.pass(from, header.version + 1);
   run_due();
-  if (has_failed(header.version)) return refuse(from, header, failure_->why);
-  finish({.worker = from, .request = header, .factor = factor->front()});
+  PendingRequest pending{.worker = from, .request = header, .factor = factor->front()};
+  if (has_failed(from, header.version)) return refuse_when_safe(std::move(pending));
+  finish(std::move(pending));
 }
 
 bool TablePart::is_measurable(const PendingRequest& pending) const {
@@ -197,15 +211,16 @@ void TablePart::take_finish(NodeId from, const Message& message) {
     return refuse(from, header, corrupt("invalid finish request for this table"));
   round_.pass(from, header.least_version);
   const bool is_first = !finish_ || finish_->version != round_.version();
-  if (header.version == round_.version() && is_first && !has_failed(header.version))
+  if (header.version == round_.version() && is_first && !has_failed(from, header.version))
     finish_ = Finish{.version = header.version,
                      .factor = (*values)[0],
                      .value_norm = (*values)[1],
                      .gradient_norm = (*values)[2],
                      .discards = header.push_kind == kDiscard};
   run_due();
-  if (has_failed(header.version)) return refuse(from, header, failure_->why);
-  finish({.worker = from, .request = header, .mark = replication_.marks()});
+  PendingRequest pending{.worker = from, .request = header, .mark = replication_.marks()};
+  if (has_failed(from, header.version)) return refuse_when_safe(std::move(pending));
+  finish(std::move(pending));
 }
 
 std::vector<TablePart::Contribution>::iterator TablePart::find_held(const policy::Offer& offer) {
@@ -253,13 +268,10 @@ void TablePart::refuse_held(const policy::Offer& offer, const Error& why) {
   const auto held = find_held(offer);
   if (held == held_.end()) return;
   const std::uint64_t sequence = held->sequence;
-  for (const PendingRequest& pending : pending_)
-    if (pending.worker == offer.worker && pending.request.sequence == sequence)
-      refuse(pending.worker, pending.request, why);
-  std::erase_if(pending_, [&](const PendingRequest& pending) {
-    return pending.worker == offer.worker && pending.request.sequence == sequence;
-  });
   settle_held(offer, Outcome::kDropped);
+  for (PendingRequest& pending : pending_)
+    if (pending.worker == offer.worker && pending.request.sequence == sequence)
+      pending.refusal = why;
 }
 
 // Rounds that do not wait for all workers: tells the late ones that their gradients of this round

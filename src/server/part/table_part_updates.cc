@@ -45,6 +45,7 @@ void TablePart::push(NodeId from, const Message& message, Worker& worker) {
       pending.mark = replication_.marks();
       return finish(std::move(pending));
     case PushHistory::State::kDropped:
+      if (has_failed(from, header.version)) return refuse_when_safe(std::move(pending));
       pending.mark = replication_.marks();
       pending.outcome = Outcome::kDropped;
       return finish(std::move(pending));
