@@ -159,14 +159,12 @@ OptimizerInTurns in_turns(const Rules& rules, const OptimizerSpec& spec, int wor
   const auto without_turns = [&](double momentum) {
     return std::max(0.0, 1 - turns * (1 - momentum));
   };
-  if (spec.kind == OptimizerKind::kAdam || spec.kind == OptimizerKind::kAdamW) {
+  if (spec.kind == OptimizerKind::kAdam || spec.kind == OptimizerKind::kAdamW)
     result.spec.beta1 = without_turns(spec.beta1);
-    result.spec.beta2 = 1 - (1 - spec.beta2) / turns;
-  }
   if (spec.kind == OptimizerKind::kSgd && spec.momentum > 0) {
     result.spec.momentum = without_turns(spec.momentum);
     if (shares_rate) result.gain = (1 - result.spec.momentum) / (1 - spec.momentum);
-    if (result.spec.momentum == 0) {  // which nesterov and dampening need
+    if (result.spec.momentum == 0) {  // nesterov and dampening need more
       result.spec.nesterov = false;
       result.spec.dampening = 0;
     }

@@ -74,12 +74,11 @@ double rate_factor(const Rules& rules, double share, std::uint64_t staleness, do
 //   1 - n (1 - m) remains of sgd's momentum and of Adam's beta1, at least 0. The gain of sgd's
 //   learning rate makes up for the difference: n updates move the values as far in the end as one
 //   round of bsp does.
-// - beta2 becomes 1 - (1 - beta2) / n, so that the mean square is that of as many steps as with
-//   bsp.
 // - The updates of a step have n * (1/n)^power of the learning rate together. adamw's decay is
-//   divided by n^(1 - power), so that the weights shrink as much in a step as with bsp.
-// momentum=kept leaves momentum, beta1 and beta2 as they are; rate=full leaves the gain at 1, and
-// the decay as it is.
+//   divided by n^(1 - power), so that the weights shrink as much in a step as with bsp, apart from
+//   the factor for staleness.
+// momentum=kept leaves momentum and beta1 as they are; rate=full leaves the gain at 1, and the
+// decay as it is.
 struct OptimizerInTurns {
   OptimizerSpec spec;
   double gain = 1;

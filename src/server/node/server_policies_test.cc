@@ -214,29 +214,35 @@ TEST_P(ServerPolicies, AspTakesOffTheMomentumOfTurnsByTheWorkersThatLive) {
   EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
 }
 
-// Two updates of asp with two workers make a step, so adamw gets beta1 = 1 - 2 (1 - 0.9) = 0.8,
-// beta2 = 1 - (1 - 0.99) / 2 = 0.995, and 1/sqrt(2) of the learning rate and of the decay.
-TEST_P(ServerPolicies, AspGivesAdamTheAveragesAndTheDecayOfSteps) {
+// Two updates of asp with two workers make a step, so adamw gets beta1 = 1 - 2 (1 - 0.9) = 0.8, and
+// 1/sqrt(2) of the learning rate and of the decay. After a loss every update makes a step.
+TEST_P(ServerPolicies, AspGivesAdamwTheMomentumAndTheDecayOfSteps) {
   cluster_ = std::make_unique<Cluster>(Cluster::Shape{.servers = GetParam(), .workers = 2});
   table_ = cluster_->define({.name = "weights",
                              .count = 2,
                              .optimizer = adamw({.rate = 1, .beta2 = 0.99, .weight_decay = 0.1}),
                              .plan = "update=asp:rate=shared",
                              .workers = 2});
-  const double root = std::sqrt(0.5);
   double value = 0, mean = 0, square = 0;
-  for (std::uint64_t i = 0; i < 6; ++i) {
-    const double gradient = i % 2 == 0 ? 1 : -3;
-    push(i % 2, i, i / 2 + 1, static_cast<float>(gradient));
-    run();
-    const auto step = static_cast<double>(i + 1);
-    mean = 0.8 * mean + 0.2 * gradient;
-    square = 0.995 * square + 0.005 * gradient * gradient;
-    value -= value * root * 0.1 * root;
-    value -= root * (mean / (1 - std::pow(0.8, step))) /
-             (std::sqrt(square / (1 - std::pow(0.995, step))) + 1e-8);
+  const auto expect = [&](double gradient, double step, double beta1, double share) {
+    mean = beta1 * mean + (1 - beta1) * gradient;
+    square = 0.99 * square + 0.01 * gradient * gradient;
+    value -= value * share * 0.1 * share;
+    value -= share * (mean / (1 - std::pow(beta1, step))) /
+             (std::sqrt(square / (1 - std::pow(0.99, step))) + 1e-8);
     EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
+  };
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    const float gradient = i % 2 == 0 ? 1 : -3;
+    push(i % 2, i, i / 2 + 1, gradient);
+    run();
+    expect(gradient, static_cast<double>(i + 1), 0.8, std::sqrt(0.5));
   }
+  cluster_->kill_worker(1);
+  run();
+  push(0, 6, 4, 2);
+  run();
+  expect(2, 7, 0.9, 1);
 }
 
 TEST_P(ServerPolicies, KasyncAveragesGradientsOfAnyVersion) {
@@ -253,6 +259,7 @@ TEST_P(ServerPolicies, KasyncAveragesGradientsOfAnyVersion) {
   run();
   EXPECT_THAT(values(), Each(-8));
   EXPECT_EQ(answer(2, late)->header.outcome, Outcome::kDone);
+  EXPECT_EQ(answer(2, late)->header.least_clock, 1U);  // the staleness
   EXPECT_EQ(size().staleness[1], 2U);
   EXPECT_EQ(size().dropped, 0U);
 }

@@ -185,6 +185,7 @@ class TablePart final {
     PartPayload payload;
     std::span<const std::byte> bytes;
     std::vector<std::byte> backup;  // Worker::backup at the push: the worker reads again meanwhile
+    std::uint64_t staleness = 0;    // when it was applied
   };
   // The gradients of a round that is complete.
   struct CompleteRound {

@@ -130,6 +130,9 @@ void TablePart::forget_round() {
 // Ends a round that was applied, or refuses it.
 void TablePart::end_round(const CompleteRound& round, const Result<void>& applied) {
   if (!applied) return refuse_round(round.counted, applied.error());
+  for (const policy::Offer& offer : round.counted)
+    if (const auto held = find_held(offer); held != held_.end())
+      held->staleness = round_.staleness_of(offer);
   round_.applied(round.counted);
   touched(round.keys);
   if (!storage_->average().empty()) average_version_ = round_.version();
@@ -247,6 +250,7 @@ void TablePart::settle_held(const policy::Offer& offer, Outcome outcome) {
     if (pending.worker != offer.worker || pending.request.sequence != held->sequence) continue;
     pending.is_held = false;
     pending.outcome = outcome;
+    pending.staleness = held->staleness;
     pending.mark = replication_.marks();
   }
   held_.erase(held);
