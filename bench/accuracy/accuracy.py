@@ -234,28 +234,29 @@ def chosen(options):
 
 
 def needs_of(experiment):
-    """What a machine must have, for the page."""
+    """What a machine must have."""
     gpu_too = ["a GPU"] if experiment.device == "cuda" else []
     return ", ".join([*gpu_too, *(f"`{data}`" for data in experiment.needs)])
 
 
-def sections_of(experiments, values, commit, former):
-    """Yields the section of each experiment and whether all its rows are inside their bands. An
-    experiment without values keeps its former section."""
-    for experiment in experiments:
-        if experiment.name not in values:
-            absent = section_of(experiment, [f"Not trained: needs {needs_of(experiment)}."])
-            yield former.get(title_line(experiment), absent), True
-            continue
-        facts = f"Commit {commit}, {machine(experiment.device)}."
-        complete = {plan: figures for plan, figures in values[experiment.name].items()
-                    if None not in figures}
-        if len(complete) < len(experiment.rows):
-            yield section_of(experiment, ["A training failed."], facts), False
-            continue
-        comparisons = compare(experiment, complete)
-        is_inside = all(each.is_inside for each in comparisons)
-        yield section_of(experiment, table_of(experiment, comparisons), facts), is_inside
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of an experiment that was trained."""
+    experiment: object
+    section: str
+    is_complete: bool  # no training failed
+    is_inside: bool    # all rows are inside their bands
+
+
+def outcome_of(experiment, values, commit):
+    """`values` has the figures of all seeds by plan; None for a training that failed."""
+    facts = f"Commit {commit}, {machine(experiment.device)}."
+    if any(None in figures for figures in values.values()):
+        section = section_of(experiment, ["A training failed."], facts)
+        return Outcome(experiment, section, is_complete=False, is_inside=False)
+    comparisons = compare(experiment, values)
+    section = section_of(experiment, table_of(experiment, comparisons), facts)
+    return Outcome(experiment, section, True, all(each.is_inside for each in comparisons))
 
 
 def read_sections(path):
@@ -285,20 +286,20 @@ def run(options):
     values = runner.train_all(experiments)
     if not values:
         raise Failure("this machine has the data and the GPU of no experiment")
-    pairs = list(sections_of(experiments, values, commit, read_sections(options.page)))
-    if options.quick or options.seeds or options.plans or runner.failures:
-        print("\n".join(section for section, _ in pairs))
-    else:
-        write_page(options.page, {title_line(e): section
-                                  for e, (section, _) in zip(experiments, pairs)})
+    outcomes = [outcome_of(e, values[e.name], commit) for e in experiments if e.name in values]
+    is_printed = options.quick or options.seeds or options.plans
+    written = [] if is_printed else [each for each in outcomes if each.is_complete]
+    print("\n".join(each.section for each in outcomes if each not in written), end="")
+    if written:
+        write_page(options.page, {title_line(each.experiment): each.section for each in written})
         print(f"written: {os.path.relpath(options.page)}")
     print(f"trained for {runner.seconds / 60 / options.jobs:.0f} minutes")
     for experiment in experiments:
         if experiment.name not in values:
             print(f"not trained: {experiment.name}, which needs {needs_of(experiment)}")
-    outside = [e.name for e, (_, is_inside) in zip(experiments, pairs) if not is_inside]
+    outside = [each.experiment.name for each in outcomes if not each.is_inside]
     print(f"outside: {', '.join(outside)}" if outside else "all plans are inside their bands")
-    return 1 if outside or runner.failures else 0
+    return 1 if outside else 0
 
 
 def main():

@@ -13,7 +13,7 @@ from comparison import compare
 from experiments import ACCURACY, EXPERIMENTS, LOSS, QUICK, Experiment, Row
 from page import page_of, section_of, sections_in, title_line
 
-# Writes the record of a training: codec=int8 is 40 points behind. Counts its trainings in a file.
+# Writes the record of a training: codec=int8 is 40 points behind. Lists its commands in a file.
 FAKE = """#!{python}
 import json, os, sys
 words = sys.argv[1:]
@@ -28,6 +28,8 @@ elif words[0] == "train":
     accuracy = None if none else 0.595 if bad else 0.995
     with open(words[words.index("--json") + 1], "a") as file:
         file.write(json.dumps({{"accuracy": accuracy}}) + "\\n")
+    with open(os.path.join(os.path.dirname(sys.argv[0]), "commands"), "a") as file:
+        file.write(" ".join(words) + "\\n")
 """
 
 
@@ -156,10 +158,12 @@ class ProgramTest(unittest.TestCase):
         self.assertLess(page.index(title_line(mnist)), page.index(title_line(fashion)))
 
     def test_other_seeds_and_plans_are_printed_and_write_no_page(self):
-        done = self.run_program("--only", "lenet-mnist", "--seeds", "1")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("| `codec=int8` | 99.50 |  | +0.00 |", done.stdout)
-        self.assertFalse(os.path.exists(self.path))
+        for options in (("--seeds", "1"), ("--plans", "codec=int8"), ("--quick",)):
+            done = self.run_program("--only", "lenet-mnist", *options)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("## LeNet on MNIST", done.stdout)
+            self.assertIn("| 99.50 |", done.stdout)
+            self.assertFalse(os.path.exists(self.path))
 
     def test_a_plan_that_leaves_its_band_is_a_failure(self):
         done = self.run_program("--only", "lenet-mnist", BAD="1")
@@ -167,12 +171,12 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("**outside**", self.page())
         self.assertIn("outside: lenet-mnist", done.stdout)
 
-    def test_a_training_without_a_figure_is_named_and_its_page_is_not_written(self):
-        done = self.run_program("--only", "lenet-mnist", NONE="codec=int8")
+    def test_a_training_without_a_figure_is_named_and_its_section_is_not_written(self):
+        done = self.run_program("--only", "lenet", NONE="home=server update=subset:3")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("--plan \"codec=int8\": no accuracy", done.stderr)
+        self.assertIn("--plan \"home=server update=subset:3\": no accuracy", done.stderr)
         self.assertIn("A training failed.", done.stdout)
-        self.assertFalse(os.path.exists(self.path))
+        self.assertEqual(list(sections_in(self.page())), ["## LeNet on MNIST"])
 
     def test_a_training_that_fails_is_named(self):
         done = self.run_program("--only", "lenet-mnist", FAILS="codec=int8")
@@ -185,7 +189,6 @@ class ProgramTest(unittest.TestCase):
         self.assertIn("has the data and the GPU of no experiment", done.stderr)
         done = self.run_program("--only", "t", "--plans", "codec=int8")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("Not trained: needs `tinyshakespeare/input.txt.gz`.", done.stdout)
         self.assertIn("not trained: gpt, which needs `tinyshakespeare/input.txt.gz`", done.stdout)
         done = self.run_program("--only", "resnet99")
         self.assertEqual(done.returncode, 2)
@@ -200,6 +203,8 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("Fast GPU, ", self.page())
         self.assertIn("| `codec=sign` | 99.50 |", self.page())
+        with open(os.path.join(self.folder, "commands"), encoding="utf-8") as file:
+            self.assertTrue(all("--device cuda" in command for command in file))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ row with the same seed, with its standard error; positive is better. *band* is h
 behind. The command fails if a plan is further behind than its band and two standard errors, or if
 the first row misses its level.
 
-The command first runs the tests `JoinedBatch` of `torch_test`: N workers train as one worker with
-the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in the group and on
-servers. An experiment whose data or GPU are missing is not trained, and its section stays as it
-is; each section names the commit and the machine of its figures.
+Without `--only` the command first runs the tests `JoinedBatch` of `torch_test`: N workers train as
+one worker with the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in the
+group and on servers. An experiment whose data or GPU is missing is not trained, and its section
+stays as it is; each section names the commit and the machine of its figures.
 """
 
 
