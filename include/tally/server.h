@@ -266,8 +266,8 @@ class Client final {
   // Applies the round, unless another worker has done so. All workers of the round call it, so that
   // the round is applied if one of them lives on. `parts` has one element per part, and tells how
   // the part ended the round: `finished` has the options of the first call, perhaps of another
-  // worker, or the part has `skipped` it. The options of workers may differ after a loss: a worker
-  // that applies averages itself applies them as the parts did.
+  // worker, or the part has `skipped` it. After a server is lost, workers may pass different
+  // options. A worker that applies averages itself must use `parts`.
   Ticket finish(TableId table, const FinishOptions& options, std::span<Measured> parts);
 
   // Sparse tables: keys in any order, and their rows. The keys of a push are distinct: add the rows

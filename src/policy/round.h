@@ -113,6 +113,8 @@ class Round {
   double rate_factor(const Offer& offer, double power = 1) const {
     return policy::rate_factor(rules_, share_of(offer), staleness_of(offer), power);
   }
+  // Whether the current round may have a gradient of this worker: not if subset:K did not draw it.
+  bool is_drawn(Worker worker) const;
   // The part of a step's samples that the update with this gradient has.
   double share_of(const Offer& offer) const;
   // Members, or all workers before they have joined; at least 1.

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,7 +18,9 @@ class SimServerClient final : public exchange::ServerClient {
  public:
   // Requests may use the memory until the worker ends.
   using Memory = std::deque<std::vector<double>>;
-  SimServerClient(ServedWorker& me, Memory& memory) : me_(me), memory_(memory) {}
+  // `foreign_finishes` counts the parts that finished a round with other numbers than this worker's.
+  SimServerClient(ServedWorker& me, Memory& memory, std::size_t& foreign_finishes)
+      : me_(me), memory_(memory), foreign_finishes_(foreign_finishes) {}
 
   Result<server::TableId> define(const server::TableSpec& spec, Duration) override {
     return me_.define(spec);
@@ -50,12 +53,18 @@ class SimServerClient final : public exchange::ServerClient {
   }
   server::Ticket finish(server::TableId table, const FinishOptions& options,
                         std::span<Measured> parts) override {
-    return me_.node().finish(table, options, parts);
+    const server::Ticket ticket = me_.node().finish(table, options, parts);
+    finishes_.insert_or_assign(ticket, Finish{.options = options, .parts = parts});
+    return ticket;
   }
 
   Result<server::Completion> wait(server::Ticket ticket) override {
     auto completion = me_.wait(ticket);
     if (!completion.has_value()) abandon(ticket);
+    if (const auto finish = finishes_.extract(ticket); finish && completion)
+      for (const Measured& part : finish.mapped().parts)
+        if (part.finished && part.finished->factor != finish.mapped().options.factor)
+          ++foreign_finishes_;
     return completion;
   }
   bool done(server::Ticket ticket) const override { return me_.node().done(ticket); }
@@ -98,8 +107,15 @@ class SimServerClient final : public exchange::ServerClient {
     return {};
   }
 
+  struct Finish {
+    FinishOptions options;
+    std::span<const Measured> parts;
+  };
+
   ServedWorker& me_;
   Memory& memory_;
+  std::size_t& foreign_finishes_;
+  std::map<server::Ticket, Finish> finishes_;  // in progress
 };
 
 }  // namespace tally::sim

@@ -52,6 +52,7 @@ using Values = std::vector<std::vector<std::byte>>;  // by parameter
 struct Trained {
   std::unique_ptr<ServerExchange> exchange;  // requests may use its memory until the run ends
   SimServerClient::Memory memory;
+  std::size_t foreign_finishes = 0;
   std::uint64_t steps = 0;
   Values own;     // after the last step
   Values values;  // of the servers
@@ -114,22 +115,23 @@ Result<std::size_t> make_exchange(ServedWorker& me, const ServerRun& run, Traine
             exchange::split_groups(plan.codec, {run.plan.optimizer}, parameters));
   const bool measured = run.plan.clip_norm || optimizer::is_layerwise(run.plan.optimizer);
   TALLY_TRY(trained.exchange,
-            ServerExchange::make(std::make_unique<SimServerClient>(me, trained.memory),
-                                 {.tables = {.parameters = parameters,
-                                             .optimizers = groups.optimizers,
-                                             .rules = rules,
-                                             .plan = plan::to_string(plan),
-                                             .codec = plan.codec,
-                                             .senders = groups.senders,
-                                             .rank = me.rank(),
-                                             .measured = measured},
-                                  .step = {.clip = {.value = {}, .norm = run.plan.clip_norm}},
-                                  .initial = [](std::size_t p, const exchange::RealSpan& values) {
-                                    values.visit([p]<typename T>(std::span<T> all) {
-                                      for (std::size_t i = 0; i < all.size(); ++i)
-                                        all[i] = static_cast<T>((i * 7 + p) % 11) / 11;
-                                    });
-                                  }}));
+            ServerExchange::make(
+                std::make_unique<SimServerClient>(me, trained.memory, trained.foreign_finishes),
+                {.tables = {.parameters = parameters,
+                            .optimizers = groups.optimizers,
+                            .rules = rules,
+                            .plan = plan::to_string(plan),
+                            .codec = plan.codec,
+                            .senders = groups.senders,
+                            .rank = me.rank(),
+                            .measured = measured},
+                 .step = {.clip = {.value = {}, .norm = run.plan.clip_norm}},
+                 .initial = [](std::size_t p, const exchange::RealSpan& values) {
+                   values.visit([p]<typename T>(std::span<T> all) {
+                     for (std::size_t i = 0; i < all.size(); ++i)
+                       all[i] = static_cast<T>((i * 7 + p) % 11) / 11;
+                   });
+                 }}));
   return groups.optimizers.size();
 }
 
@@ -323,7 +325,8 @@ TEST(SimMeasuredRounds, SurvivorsUseTheNumbersOfThePart) {
   const ServerExchangeCase cases[] = {
       {"clipped", "update=bsp codec=sign", true, sgd({.rate = kStepRate, .momentum = 0.9}), 0.5},
       {"layerwise", "update=bsp codec=sign", true, lamb({.rate = kStepRate}), 0.5}};
-  for (const ServerExchangeCase& plan : cases)
+  for (const ServerExchangeCase& plan : cases) {
+    std::size_t foreign_finishes = 0;
     for (int moment = 0; moment < 16; ++moment) {
       SCOPED_TRACE(testing::Message() << plan.name << ", moment " << moment);
       const ServerRun run{.plan = plan, .workers = 3};
@@ -343,9 +346,13 @@ TEST(SimMeasuredRounds, SurvivorsUseTheNumbersOfThePart) {
         ASSERT_TRUE(results[rank].has_value()) << to_string(results[rank].error());
         EXPECT_EQ(trained[rank].steps, kSteps);
         EXPECT_TRUE(trained[rank].own == trained[rank].values) << "rank " << rank;
+        foreign_finishes += trained[rank].foreign_finishes;
       }
+      EXPECT_TRUE(trained[0].values == trained[2].values);
       EXPECT_FALSE(results[1].has_value());
     }
+    EXPECT_GT(foreign_finishes, 0U) << plan.name << ": the survivors never had different norms";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

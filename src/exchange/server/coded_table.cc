@@ -10,6 +10,11 @@
 namespace tally::exchange {
 namespace {
 
+ServerClient::FinishOptions how_of(std::uint32_t part,
+                                   std::span<const ServerClient::FinishOptions> finish) {
+  return finish.empty() ? ServerClient::FinishOptions() : finish[part];
+}
+
 // Returns null unless the codec is powersgd, which encodes the parameter as one matrix instead of
 // part by part.
 std::unique_ptr<codec::PowerSgd> make_matrix(const CodedTable::Options& options) {
@@ -100,10 +105,10 @@ void CodedTable::apply(std::uint32_t first, std::uint32_t count, std::span<const
   for (std::uint32_t part = first; part < first + count; ++part) {
     if (!averages_[part].is_average) continue;
     const std::span<const float> average = part_of(next, part);
+    const ServerClient::FinishOptions how = how_of(part, finish);
     scratch_.assign(average.begin(), average.end());
-    if (!finish[part].discards)
-      encoders_[part]->observe_mean(scratch_, draw_of(part, push, push.version));
-    apply_part(part, scratch_, present, next, push, finish[part]);
+    if (!how.discards) encoders_[part]->observe_mean(scratch_, draw_of(part, push, push.version));
+    apply_part(part, scratch_, present, next, push, how);
   }
 }
 
@@ -181,7 +186,7 @@ void CodedTable::apply_mean(std::span<float> mean, std::span<const float> presen
                             std::span<float> next, const server::PushOptions& push,
                             std::span<const ServerClient::FinishOptions> finish) {
   for (std::uint32_t part = 0; part < parts(); ++part)
-    apply_part(part, part_of(mean, part), present, next, push, finish[part]);
+    apply_part(part, part_of(mean, part), present, next, push, how_of(part, finish));
 }
 
 std::vector<CodecState> CodedTable::states() {

@@ -66,7 +66,7 @@ class CodedTable final {
   Result<void> follow(ServerClient& client, std::uint32_t first, std::uint32_t count,
                       std::span<float> next, const server::PushOptions& push);
   // After follow(): applies the averages, as servers did. `next` becomes the version after
-  // `present`. `finish` has one element for each part of the table.
+  // `present`. `finish` has one element for each part of a measured table; it is empty for others.
   void apply(std::uint32_t first, std::uint32_t count, std::span<const float> present,
              std::span<float> next, const server::PushOptions& push,
              std::span<const ServerClient::FinishOptions> finish);

@@ -61,7 +61,7 @@ void RoundNorms::set_norms(const Parts& parts, double factor, ServerClient::Fini
   table.gradient_norm = factor * std::sqrt(gradient);
 }
 
-Result<std::vector<RoundNorms::PartFinishes>> RoundNorms::finish(std::uint64_t version) {
+Result<RoundNorms::Finished> RoundNorms::finish(std::uint64_t version) {
   const std::vector<server::TableId> ids = worker_.tables().ids();
   const auto& dense = worker_.tables().all();
   TALLY_TRY(std::vector<Parts> measured, measure({.version = version}, ids.size()));
@@ -88,11 +88,14 @@ Result<std::vector<RoundNorms::PartFinishes>> RoundNorms::finish(std::uint64_t v
     tickets.push_back(worker_.client().finish(ids[t], options[t], ended[t]));
   }
   TALLY_TRY(worker_.wait_all(tickets));
-  std::vector<PartFinishes> finishes(dense.size());
-  for (std::size_t t = 0; t < dense.size(); ++t)
-    for (const ServerClient::Measured& part : ended[t])
-      finishes[t].push_back(part.finished.value_or(options[t]));
-  return finishes;
+  Finished finished{.tables = std::vector<PartFinishes>(dense.size())};
+  for (std::size_t t = 0; t < ids.size(); ++t)
+    for (const ServerClient::Measured& part : ended[t]) {
+      const ServerClient::FinishOptions used = part.finished.value_or(options[t]);
+      finished.discarded = finished.discarded || used.discards;
+      if (t < dense.size()) finished.tables[t].push_back(used);
+    }
+  return finished;
 }
 
 }  // namespace tally::exchange

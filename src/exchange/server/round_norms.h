@@ -33,9 +33,16 @@ class RoundNorms final {
   // How the parts of a table finished a round.
   using PartFinishes = std::vector<ServerClient::FinishOptions>;
 
-  // Finishes the round of a version on all tables. Returns the numbers that the parts of each dense
-  // table have used; for a part that skipped the round, the options of this worker.
-  Result<std::vector<PartFinishes>> finish(std::uint64_t version);
+  struct Finished {
+    // By dense table: the numbers that its parts have used. For a part that skipped the round, the
+    // options of this worker.
+    std::vector<PartFinishes> tables;
+    // A part of any table has discarded the round. Workers that were in time for the round agree;
+    // with backup:B a late worker may find only parts that have gone on.
+    bool discarded = false;
+  };
+  // Finishes the round of a version on all tables.
+  Result<Finished> finish(std::uint64_t version);
 
  private:
   using Parts = std::vector<ServerClient::Measured>;

@@ -42,14 +42,6 @@ bool clips_means(const ServerTables::Options& options) {
   return options.measured && options.codec.kind != plan::Codec::kOnebitAdam;
 }
 
-// Whether a part has discarded the round. All workers have the same answer.
-bool has_discarded(const std::vector<RoundNorms::PartFinishes>& finishes) {
-  return std::any_of(finishes.begin(), finishes.end(), [](const RoundNorms::PartFinishes& parts) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [](const ServerClient::FinishOptions& part) { return part.discards; });
-  });
-}
-
 bool is_finite(std::span<const RealSpan> gradient) {
   double squares = 0;
   for (const RealSpan& run : gradient) squares += square_sum(run);
@@ -162,23 +154,22 @@ Result<StepTotals> ServerStep::update(const StepContribution& given) {
   const bool with_push = pushes && choice_.one_request;
   if (choice_.pull) requests_.pull(with_push);
   if (pushes) TALLY_TRY(requests_.push_low_rank());
-  std::vector<RoundNorms::PartFinishes> finishes;
+  RoundNorms::Finished finished;
   if (is_measured()) {
-    TALLY_TRY(finishes, norms_.finish(choice_.version));
+    TALLY_TRY(finished, norms_.finish(choice_.version));
   }
   TALLY_TRY(const Reading reading, requests_.await());
   const bool waits = choice_.wait_for_push || !worker_.tables().sparse().empty();
   if (pushes && waits && !rules.counts_gradients()) TALLY_TRY(rooms_.settle(*room_));
-  if (choice_.pull) requests_.apply(finishes);
+  if (choice_.pull) requests_.apply(finished.tables);
   if (choice_.pull || (choice_.apply_locally && has)) worker_.tables().commit();
   worker_.after_step(choice_, reading);
   if (is_own_discarded)
     return StepTotals{.samples = given.samples, .loss_sum = given.loss_sum, .discarded = true};
-  const bool is_discarded = has_discarded(finishes);
   return StepTotals{.samples = contribution_.samples,
                     .loss_sum = contribution_.loss_sum,
-                    .updated = !is_discarded && (has || rules.has_rounds()),
-                    .discarded = is_discarded};
+                    .updated = !finished.discarded && (has || rules.has_rounds()),
+                    .discarded = finished.discarded};
 }
 
 // Makes the mean over this worker's samples, clips it, and adds the sum of earlier steps. A missing

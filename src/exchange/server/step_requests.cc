@@ -244,8 +244,8 @@ void StepRequests::apply(std::span<const RoundNorms::PartFinishes> finishes) {
   for (const Asked& asked : std::exchange(answered_, {})) {
     const std::size_t t = *asked.push.table;
     const ServerTables::Table& table = worker_.tables().all()[t];
-    const RoundNorms::PartFinishes finish =
-        finishes.empty() ? RoundNorms::PartFinishes(table.parts) : finishes[t];
+    const std::span<const ServerClient::FinishOptions> finish =
+        finishes.empty() ? std::span<const ServerClient::FinishOptions>() : finishes[t];
     const std::span<const float> present = elements_of<float>(table.values);
     const std::span<float> next = elements_of<float>(table.next);
     if (!sends_factors(table)) {

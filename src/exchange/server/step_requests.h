@@ -47,7 +47,7 @@ class StepRequests final {
   // can fail.
   Result<Reading> await();
   // After await(): applies averages, on measured tables as the parts finished the round
-  // (`finishes`, by table). All tables then have their next version.
+  // (`finishes`, by table; otherwise empty). All tables then have their next version.
   void apply(std::span<const RoundNorms::PartFinishes> finishes);
   // Abandons the requests in progress.
   void give_up();

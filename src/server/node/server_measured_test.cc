@@ -26,10 +26,10 @@ class ServerMeasured : public testing::TestWithParam<int> {
                                .measured = true});
   }
   // A table of rows on servers with memory for few of them.
-  void start_small() {
+  void start_small(const std::string& plan = "update=bsp", int workers = 2) {
     cluster_ = std::make_unique<Cluster>(
-        Cluster::Shape{.servers = GetParam(), .workers = 2, .memory_limit_bytes = 4 << 20});
-    TableSpec spec = sparse("update=bsp", 2, kRowElements);
+        Cluster::Shape{.servers = GetParam(), .workers = workers, .memory_limit_bytes = 4 << 20});
+    TableSpec spec = sparse(plan, workers, kRowElements);
     spec.measured = true;
     table_ = cluster_->define(spec);
     keys_ = keys_of_part(0, parts_of(spec, static_cast<std::uint32_t>(GetParam())), kTooMany);
@@ -306,6 +306,40 @@ TEST_P(ServerMeasured, ARefusalOfARoundWaitsForTheReplica) {
     expect_no_memory(worker, pushed[worker]);
     expect_no_memory(worker, told[worker]);
   }
+}
+
+// A worker that is not drawn pushes nothing. It is refused like the others when the round does not
+// fit, and waits for the round once a drawn worker has pushed again. A successor knows that the
+// round was gathered.
+TEST_P(ServerMeasured, AWorkerThatIsNotDrawnFollowsTheSecondAttempt) {
+  start_small("update=subset:2", 3);
+  std::vector<std::size_t> drawn;
+  std::size_t idle = 0;
+  std::uint64_t pushed[3] = {};
+  for (std::size_t worker = 0; worker < 3; ++worker) pushed[worker] = push_rows(worker, kTooMany);
+  run();
+  for (std::size_t worker = 0; worker < 3; ++worker) {
+    if (cluster_->worker(worker).answer(pushed[worker])->header.outcome == Outcome::kDropped)
+      idle = worker;
+    else
+      drawn.push_back(worker);
+  }
+  ASSERT_EQ(drawn.size(), 2U);
+  const auto early = measure(idle, 0, 0);
+  run();
+  expect_no_memory(idle, early);
+  push_rows(drawn[0], 1);
+  run();
+  const auto waits = measure(idle, 0, 0);
+  run();
+  EXPECT_EQ(cluster_->worker(idle).answer(waits), nullptr);
+  push_rows(drawn[1], 1);
+  run();
+  EXPECT_THAT(measured(idle, waits), ElementsAre(kComplete, 0, 1024, 0));
+  if (GetParam() > 1) cluster_->kill_server(cluster_->primary(table_, 0));
+  const auto ended = finish(idle, 0, 0, 0.5);
+  run();
+  EXPECT_THAT(measured(idle, ended), ElementsAre(kFinished, 0.5, 0, 0));
 }
 
 // A version that no worker has a gradient for is not taken for a decision.

@@ -102,7 +102,8 @@ void TablePart::gather_round(const std::vector<policy::Offer>& counted) {
   const auto gathered = storage_->gather(gradients_of(counted), apply_options(rate_of(counted)));
   if (!gathered) return refuse_round(counted, gathered.error());
   gathered_ = with_keys(counted);
-  failure_.reset();
+  if (!std::exchange(failure_, std::nullopt)) return;
+  replication_.changed();  // a successor must not refuse the requests of the round that fits
 }
 
 void TablePart::finish_round() {
@@ -159,19 +160,22 @@ void TablePart::refuse_round(const std::vector<policy::Offer>& counted, const Er
 }
 
 // Refuses a request of a round that has failed. Like every outcome, the refusal waits until all
-// copies know of it: a successor that did not would wait for gradients that no worker sends again.
+// copies know of it: a successor that does not know of the failure would wait for gradients that no
+// worker sends again.
 void TablePart::refuse_when_safe(PendingRequest pending) {
   pending.refusal = failure_->why;
   pending.mark = replication_.marks();
   finish(std::move(pending));
 }
 
-// Whether the current round has this version and could not be applied. A worker whose gradient of
-// this version is held here has pushed again since then.
+// Whether the current round has this version and could not be applied, as far as this worker is
+// concerned. A worker whose gradient of this version is held here has pushed again since then. A
+// worker that is not drawn pushes nothing, and follows any other worker that has pushed again.
 bool TablePart::has_failed(NodeId worker, std::uint64_t version) const {
   if (!failure_ || failure_->version != version || round_.version() != version) return false;
+  const bool pushes = round_.is_drawn(worker);
   return std::none_of(held_.begin(), held_.end(), [&](const Contribution& held) {
-    return held.offer.worker == worker && held.offer.version == version;
+    return held.offer.version == version && (!pushes || held.offer.worker == worker);
   });
 }
 

@@ -26,8 +26,9 @@ namespace tally::server {
 //                 the gradient of the call that finished the round. kSkipped: zeros; the part went
 //                 on without such a call
 //   kFinish       `version` the round, `least_version` the next; request: f64[3], factor, norm of
-//                 values, norm of the gradient (or direction), of the whole table; answer: as that
-//                 to kMeasure, never kComplete: another call may have finished the round
+//                 values, norm of the gradient (or direction), of the whole table; answer: the
+//                 numbers that the part has used, perhaps those of another worker's call, as in the
+//                 answer to kMeasure; never kComplete
 //   any, kLost    answer: the name of the newest snapshot, or empty
 //   any, kRefused answer: the Error, as wire::encode_error() writes it
 

@@ -30,7 +30,7 @@ struct Gradient {
 
 struct ApplyOptions {
   double rate = 0.1;
-  std::optional<OptimizerSpec> optimizer = {};  // of the same kind, in place of the table's
+  std::optional<OptimizerSpec> optimizer = {};  // for this update, in place of the table's
   // Delay compensation: g + lambda * g * g * (value - backup), with lambda / sqrt(mean square +
   // 1e-7) if adaptive.
   double compensation = 0;
