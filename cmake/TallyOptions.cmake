@@ -52,6 +52,9 @@ if(TALLY_CCACHE)
 endif()
 
 add_library(tally_options INTERFACE)
+# __FILE__ is relative to the checkout: messages are shorter, and ccache can share objects between
+# clones.
+target_compile_options(tally_options INTERFACE -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
 target_compile_options(tally_options INTERFACE
   -Wall -Wextra -Wpedantic -Wnon-virtual-dtor -Wold-style-cast
   -Wcast-qual -Wundef -Wno-missing-field-initializers
