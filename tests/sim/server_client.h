@@ -18,7 +18,7 @@ class SimServerClient final : public exchange::ServerClient {
  public:
   // Requests may use the memory until the worker ends.
   using Memory = std::deque<std::vector<double>>;
-  // `foreign_finishes` counts the parts that finished a round with other numbers than this worker's.
+  // `foreign_finishes` counts parts that finished a round with other numbers than this worker's.
   SimServerClient(ServedWorker& me, Memory& memory, std::size_t& foreign_finishes)
       : me_(me), memory_(memory), foreign_finishes_(foreign_finishes) {}
 
