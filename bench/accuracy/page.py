@@ -49,7 +49,7 @@ def title_line(experiment):
     return f"## {experiment.title}"
 
 
-def section_of(experiment, body, facts=""):
+def section_of(experiment, body, facts):
     """The text of a section. `body` is a list of lines: a table, or the reason why there is none;
     `facts` are sentences about this run."""
     seeds = "1 seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"

@@ -85,13 +85,13 @@ void Round::hold_from(std::uint64_t version, const Held& held) {
   held_[version].push_back(held);
 }
 
-// Members that have offered nothing yet, and ranks that have not joined, count with the samples of
-// this gradient.
 bool Round::is_drawn(Worker worker) const {
   const auto member = members_.find(worker);
   return member != members_.end() && takes_part(rules_, member->second.rank, version_);
 }
 
+// Members that have offered nothing yet, and ranks that have not joined, count with the samples of
+// this gradient.
 double Round::share_of(const Offer& offer) const {
   if (rules_.has_rounds()) return 1 / turns_of(rules_, workers());
   double sum = 0;
