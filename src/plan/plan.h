@@ -34,7 +34,7 @@ enum class Update : std::uint8_t {
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };
 // The share of the learning rate that a gradient gets which is applied without waiting for others.
 enum class RateShare : std::uint8_t {
-  kDamped,  // its share by samples, divided by the fourth root of 1 + staleness
+  kDamped,  // its share by samples, divided by 1 + staleness * share
   kShared,  // its share by samples
   kFull,    // all of it
 };

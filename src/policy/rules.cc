@@ -142,9 +142,11 @@ double rate_factor(const Rules& rules, double share, std::uint64_t staleness, do
   if (rules.has_rounds() && !rules.any_version) return 1;
   const double own = rules.rate != plan::RateShare::kFull ? share : 1;
   const auto late = static_cast<double>(staleness);
-  double factor = power == 1 ? own : std::pow(own, power);
-  if (rules.rate == plan::RateShare::kDamped) factor /= std::sqrt(std::sqrt(1 + late));
-  if (rules.stale == plan::Stale::kScale) factor /= std::max(1.0, late * own);
+  const bool scales = rules.stale == plan::Stale::kScale;
+  const bool damps = rules.rate == plan::RateShare::kDamped && !scales;
+  const double damped = damps ? own / (1 + late * own) : own;
+  double factor = power == 1 ? damped : std::pow(damped, power);
+  if (scales) factor /= std::max(1.0, late * own);
   return factor;
 }
 
@@ -156,13 +158,10 @@ OptimizerInTurns in_turns(const Rules& rules, const OptimizerSpec& spec, int wor
   if (spec.kind == OptimizerKind::kAdamW && shares_rate)
     result.spec.weight_decay /= std::pow(turns, 1 - optimizer::share_power(spec));
   if (rules.kept_momentum) return result;
-  const auto without_turns = [&](double momentum) {
-    return std::max(0.0, 1 - turns * (1 - momentum));
-  };
   if (spec.kind == OptimizerKind::kAdam || spec.kind == OptimizerKind::kAdamW)
-    result.spec.beta1 = without_turns(spec.beta1);
+    result.spec.beta1 = std::max(0.0, 1 - turns * (1 - spec.beta1));
   if (spec.kind == OptimizerKind::kSgd && spec.momentum > 0) {
-    result.spec.momentum = without_turns(spec.momentum);
+    result.spec.momentum = std::max(0.0, spec.momentum - (1 - 1 / turns));
     if (shares_rate) result.gain = (1 - result.spec.momentum) / (1 - spec.momentum);
     if (result.spec.momentum == 0) {  // nesterov and dampening need more
       result.spec.nesterov = false;

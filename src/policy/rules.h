@@ -61,19 +61,20 @@ double turns_of(const Rules& rules, int workers);
 
 // The factor of the learning rate for a gradient. In rounds of one version it is 1. Elsewhere an
 // update has a part of the learning rate only, because several of them make a step:
-//   share^power / (1 + t)^(1/4); rate=shared: share^power; rate=full: 1
+//   (share / (1 + t * share))^power; rate=shared: share^power; rate=full: 1
 // t is the staleness. `share` is the update's part of the samples of a step: 1/turns_of() if all
-// workers have equally many. `power` is 1 for sgd (optimizer::share_power). stale=scale also
-// divides by t * share (rate=full: by t) where that exceeds 1. A late gradient makes a shorter step
-// because the largest stable learning rate falls with the delay; docs/policies.md has the
-// measurements behind the exponent.
+// workers have equally many. `power` is 1 for sgd (optimizer::share_power). A late gradient counts
+// as if t more workers shared the learning rate, because the largest stable one falls with the
+// delay: gradient descent with delay t is stable up to about pi / (2t + 1) over the curvature. n
+// workers that take turns have t = n - 1 and the factor 1 / (2t + 1). stale=scale divides by
+// t * share instead (rate=full: by t), where that exceeds 1. docs/policies.md has the measurements.
 double rate_factor(const Rules& rules, double share, std::uint64_t staleness, double power = 1);
 
 // The optimizer as it is applied where n = turns_of() updates make a step. With n = 1 it is `spec`.
-// - Workers that take turns act like a momentum of 1 - 1/n on top of the optimizer's m. So
-//   1 - n (1 - m) remains of sgd's momentum and of Adam's beta1, at least 0. The gain of sgd's
-//   learning rate makes up for the difference: n updates move the values as far in the end as one
-//   round of bsp does.
+// - Workers that take turns act like a momentum of 1 - 1/n. It is subtracted from that of sgd, down
+//   to 0. The gain of the learning rate makes up for the difference: n updates that are not late
+//   move the values as far in the end as one round of bsp does.
+// - Adam's beta1 becomes 1 - n (1 - beta1), at least 0: its average spans n times fewer updates.
 // - The updates of a step have n * (1/n)^power of the learning rate together. adamw's decay is
 //   divided by n^(1 - power), so that the weights shrink as much in a step as with bsp, apart from
 //   the factor for staleness.

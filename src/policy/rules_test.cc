@@ -122,15 +122,16 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
       {"update=bsp", 9, 1},
       {"update=kbatch:2", 9, 1},
       {"update=asp", 0, 0.25},
-      {"update=asp", 15, 0.125},
-      {"update=ssp:3", 15, 0.125},
+      {"update=asp", 3, 1.0 / 7},
+      {"update=asp", 12, 0.0625},
+      {"update=ssp:3", 12, 0.0625},
       {"update=asp:rate=shared", 15, 0.25},
       {"update=asp:rate=full", 15, 1},
       {"update=ssp:3,rate=full", 15, 1},
       {"update=asp:rate=shared stale=scale", 0, 0.25},
       {"update=asp:rate=shared stale=scale", 4, 0.25},
       {"update=asp:rate=shared stale=scale", 5, 0.2},
-      {"update=asp stale=scale", 15, 0.125 / 3.75},
+      {"update=asp stale=scale", 12, 0.25 / 3},
       {"update=asp:rate=full stale=scale", 0, 1},
       {"update=asp:rate=full stale=scale", 1, 1},
       {"update=asp:rate=full stale=scale", 5, 0.2},
@@ -138,10 +139,10 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
       {"update=asp:rate=shared stale=compensate:0.04", 2, 0.25},
       {"update=kasync:4", 0, 1},
       {"update=kasync:2", 0, 0.5},
-      {"update=kasync:2", 15, 0.25},
+      {"update=kasync:2", 6, 0.125},
       {"update=kasync:2,rate=shared", 15, 0.5},
       {"update=kasync:2,rate=full", 15, 1},
-      {"update=softsync:2 stale=scale", 15, 0.25 / 7.5},
+      {"update=softsync:2 stale=scale", 6, 0.5 / 3},
       {"update=kbatch:2,async,rate=full stale=scale", 4, 0.25},
       {"update=kbatch:8,async", 0, 1},
   };
@@ -150,40 +151,74 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
     EXPECT_DOUBLE_EQ(rate_factor(rules, 1 / turns_of(rules, 4), c.staleness), c.factor)
         << c.plan << " at staleness " << c.staleness;
   }
+  // Adam takes the root, and adagrad the whole rate, however late.
+  EXPECT_DOUBLE_EQ(rate_factor(rules_from("update=asp", 4), 0.25, 12, 0.5), 0.25);
+  EXPECT_DOUBLE_EQ(rate_factor(rules_from("update=asp", 4), 0.25, 12, 0), 1);
+  EXPECT_EQ(rate_factor(rules_from("update=asp", 4), 0, 12), 0);
 }
 
 TEST(Rules, MomentumThatComesOfTakingTurnsIsTakenOffTheOptimizers) {
   struct Case {
     std::string_view plan;
     int workers;
-    double momentum, corrected, gain;
+    double momentum, sgd, gain, adam;
   };
   constexpr Case kCases[] = {
-      {"update=bsp", 4, 0.9, 0.9, 1},
-      {"update=ssp:0", 4, 0.9, 0.9, 1},  // no turns: it is bsp
-      {"update=kasync:4", 4, 0.9, 0.9, 1},
-      {"update=kasync:2", 4, 0.9, 0.8, 2},
-      {"update=kasync:2", 2, 0.9, 0.9, 1},  // two workers are left
-      {"update=kbatch:1,async", 4, 0.9, 0.6, 4},
-      {"update=softsync:2,momentum=kept", 4, 0.9, 0.9, 1},
-      {"update=asp", 1, 0.9, 0.9, 1},
-      {"update=asp", 4, 0.9, 0.6, 4},
-      {"update=ssp:3", 8, 0.9, 0.2, 8},
-      {"update=asp", 16, 0.9, 0, 10},
-      {"update=asp", 4, 0, 0, 1},
-      {"update=asp:rate=full", 16, 0.9, 0, 1},
-      {"update=asp:momentum=kept", 4, 0.9, 0.9, 1},
-      {"update=ssp:3,rate=full,momentum=kept", 4, 0.9, 0.9, 1},
+      {"update=bsp", 4, 0.9, 0.9, 1, 0.9},
+      {"update=ssp:0", 4, 0.9, 0.9, 1, 0.9},  // no turns: it is bsp
+      {"update=kasync:4", 4, 0.9, 0.9, 1, 0.9},
+      {"update=kasync:2", 4, 0.9, 0.4, 6, 0.8},
+      {"update=kasync:2", 2, 0.9, 0.9, 1, 0.9},  // two workers are left
+      {"update=kbatch:1,async", 4, 0.9, 0.15, 8.5, 0.6},
+      {"update=softsync:2,momentum=kept", 4, 0.9, 0.9, 1, 0.9},
+      {"update=asp", 1, 0.9, 0.9, 1, 0.9},
+      {"update=asp", 4, 0.9, 0.15, 8.5, 0.6},
+      {"update=ssp:3", 8, 0.9, 0.025, 9.75, 0.2},
+      {"update=asp", 16, 0.9, 0, 10, 0},
+      {"update=asp", 4, 0, 0, 1, 0},
+      {"update=asp:rate=full", 16, 0.9, 0, 1, 0},
+      {"update=asp:momentum=kept", 4, 0.9, 0.9, 1, 0.9},
+      {"update=ssp:3,rate=full,momentum=kept", 4, 0.9, 0.9, 1, 0.9},
   };
   for (const Case& c : kCases) {
     const Rules rules = rules_from(c.plan, 4);
     const OptimizerInTurns left = in_turns(rules, sgd({.momentum = c.momentum}), c.workers);
-    EXPECT_NEAR(left.spec.momentum, c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    EXPECT_NEAR(left.spec.momentum, c.sgd, 1e-12) << c.plan << " with " << c.workers;
     EXPECT_NEAR(left.gain, c.gain, 1e-9) << c.plan << " with " << c.workers;
     const OptimizerInTurns adam_left = in_turns(rules, adam({.beta1 = c.momentum}), c.workers);
-    EXPECT_NEAR(adam_left.spec.beta1, c.corrected, 1e-12) << c.plan << " with " << c.workers;
+    EXPECT_NEAR(adam_left.spec.beta1, c.adam, 1e-12) << c.plan << " with " << c.workers;
     EXPECT_EQ(adam_left.gain, 1) << c.plan << " with " << c.workers;
   }
+}
+
+// The value after 20000 updates of x^2 / 2 from 1, by workers that take turns: each gradient is
+// turns - 1 updates late. `speed` is the distance that a constant gradient of 1 moves the value in
+// a step of bsp.
+double value_after_turns(const Rules& rules, int workers, double momentum, double speed) {
+  const auto late = static_cast<std::size_t>(turns_of(rules, workers)) - 1;
+  const OptimizerInTurns turns = in_turns(rules, sgd({.momentum = momentum}), workers);
+  const double rate =
+      speed * (1 - momentum) * turns.gain * rate_factor(rules, 1 / turns_of(rules, workers), late);
+  std::vector<double> values(late + 1, 1.0);
+  double velocity = 0;
+  for (int i = 0; i < 20000 && std::abs(values.back()) < 1e6; ++i) {
+    velocity = turns.spec.momentum * velocity + values[values.size() - 1 - late];
+    values.push_back(values.back() - rate * velocity);
+  }
+  return std::abs(values.back());
+}
+
+// Plain gradient descent on x^2 / 2 is stable below a speed of 2.
+TEST(Rules, LateGradientsAreStableWherePlainGradientDescentIs) {
+  for (const int workers : {2, 3, 4, 8, 16, 64})
+    for (const double momentum : {0.0, 0.5, 0.9, 0.99}) {
+      EXPECT_LT(value_after_turns(rules_from("update=asp", workers), workers, momentum, 2.5), 1e-3)
+          << workers << " workers, momentum " << momentum;
+      EXPECT_GT(value_after_turns(rules_from("update=asp", workers), workers, momentum, 3.5), 1e3)
+          << workers << " workers, momentum " << momentum;
+    }
+  EXPECT_LT(value_after_turns(rules_from("update=kasync:2", 8), 8, 0.9, 2.5), 1e-3);
+  EXPECT_GT(value_after_turns(rules_from("update=asp:rate=shared", 4), 4, 0.9, 2), 1e3);
 }
 
 TEST(Rules, NesterovAndDampeningEndWithTheMomentum) {

@@ -195,22 +195,22 @@ TEST_P(ServerPolicies, AspTakesOffTheMomentumOfTurnsByTheWorkersThatLive) {
                              .optimizer = sgd({.rate = 1, .momentum = 0.8}),
                              .plan = "update=asp:rate=shared",
                              .workers = 3});
-  // m' = 1 - 3 (1 - 0.8) = 0.4; each gradient has 1/3 (1 - 0.4) / (1 - 0.8) = 1 of the rate.
+  // m' = 0.8 - 2/3 = 2/15; each gradient has 1/3 (1 - m') / (1 - 0.8) = 13/9 of the rate.
   double velocity = 0, value = 0;
   for (std::uint64_t i = 0; i < 4; ++i) {
     push(i % 3, i, i / 3 + 1, 1);
     run();
-    velocity = 0.4 * velocity + 1;
-    value -= velocity;
+    velocity = 2.0 / 15 * velocity + 1;
+    value -= 13.0 / 9 * velocity;
     EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
   }
   cluster_->kill_worker(2);
   run();
-  // m' = 1 - 2 (1 - 0.8) = 0.6; 1/2 (1 - 0.6) / (1 - 0.8) = 1.
+  // m' = 0.8 - 1/2 = 0.3; 1/2 (1 - 0.3) / (1 - 0.8) = 1.75.
   push(0, 4, 3, 1);
   run();
-  velocity = 0.6 * velocity + 1;
-  value -= velocity;
+  velocity = 0.3 * velocity + 1;
+  value -= 1.75 * velocity;
   EXPECT_THAT(values(), Each(testing::FloatNear(static_cast<float>(value), 1e-5F)));
 }
 
