@@ -72,33 +72,89 @@ std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {
   return std::max(next, now.steps + 1);
 }
 
-void LoopControl::observe(const Score& score) {
+void LoopControl::observe(const Score& score, const std::optional<LossWindows>& train) {
   // A loss that is not a number is no improvement.
   const bool better =
       std::isfinite(score.loss) &&
       score.loss < state_.best_loss.value_or(std::numeric_limits<double>::infinity());
   if (better) state_.best_loss = score.loss;
   state_.without_improvement = better ? 0 : state_.without_improvement + 1;
-  divergence_ = divergence_of(score, state_.best_accuracy);
+  divergence_ = divergence_of(score, state_.best_accuracy, train);
   if (score.accuracy)
     state_.best_accuracy = std::max(state_.best_accuracy.value_or(0), *score.accuracy);
 }
 
-std::string divergence_of(const Score& score, std::optional<double> best) {
-  // A tenth of the way from guessing to always right.
-  constexpr double kClearly = 0.1;
-  constexpr double kDeviations = 3;
-  if (!score.accuracy || !best || !(score.predictions > 0)) return "";
-  const double spread =
-      kDeviations * std::sqrt(score.chance * (1 - score.chance) / score.predictions);
-  // Few test samples: an accuracy well outside of the spread has to come first.
-  const double margin = std::max(kClearly * (1 - score.chance), 2 * spread);
-  const bool was_higher = *best >= score.chance + margin && *score.accuracy < *best;
-  if (!was_higher || *score.accuracy > score.chance + spread) return "";
-  return fmt::format(
-      "the accuracy was {:.2f} % and is {:.2f} % now, which guessing gives (the most frequent "
-      "label has {:.2f} %)",
-      *best * 100, *score.accuracy * 100, score.chance * 100);
+void LossTrend::add(double mean, std::uint64_t samples) {
+  const auto weight = static_cast<double>(samples);
+  sum_ += mean * weight;
+  squared_sum_ += mean * mean * weight;
+  samples_ += samples;
+  if (++steps_ < kLeastSteps || samples_ < kLeastSamples) return;
+  const auto all = static_cast<double>(samples_);
+  windows_.last = sum_ / all;
+  const double variance = std::max(0.0, squared_sum_ / all - windows_.last * windows_.last);
+  const double error = std::sqrt(variance / static_cast<double>(steps_ - 1));
+  if (complete_ == 0) {
+    windows_.first = windows_.lowest = windows_.last;
+    windows_.error = first_error_ = error;
+  }
+  if (windows_.last < windows_.lowest) {
+    windows_.lowest = windows_.last;
+    windows_.error = std::max(first_error_, error);
+  }
+  ++complete_;
+  sum_ = squared_sum_ = 0;
+  steps_ = samples_ = 0;
+}
+
+std::optional<LossWindows> LossTrend::windows() const {
+  if (complete_ < 2) return std::nullopt;
+  return windows_;
+}
+
+namespace {
+
+// Three standard deviations of the accuracy of guessing.
+double spread_of(const Score& score) {
+  return 3 * std::sqrt(score.chance * (1 - score.chance) / score.predictions);
+}
+
+bool has_accuracy_of_guessing(const Score& score) {
+  return score.accuracy && score.predictions > 0 &&
+         *score.accuracy <= score.chance + spread_of(score);
+}
+
+// Whether the training loss fell, beyond its noise, and rose again.
+bool is_back(const LossWindows& train) {
+  const double fall = train.first - train.lowest;
+  return fall > std::max(0.05 * train.first, 6 * train.error) && train.last > 0.98 * train.first;
+}
+
+}  // namespace
+
+bool is_guessing(const Score& score) {
+  // A model of rare labels may predict the most frequent one everywhere and still rank well.
+  constexpr double kRanks = 0.6;
+  return has_accuracy_of_guessing(score) && score.auc.value_or(0) <= kRanks;
+}
+
+std::string divergence_of(const Score& score, std::optional<double> best,
+                          const std::optional<LossWindows>& train) {
+  if (!has_accuracy_of_guessing(score)) return "";
+  // A tenth of the way from guessing to always right. Few test samples: an accuracy well outside of
+  // the spread has to come first.
+  const double margin = std::max(0.1 * (1 - score.chance), 2 * spread_of(score));
+  if (best && *best >= score.chance + margin && *score.accuracy < *best)
+    return fmt::format(
+        "the accuracy was {:.2f} % and is {:.2f} % now, which guessing gives (the most frequent "
+        "label has {:.2f} %)",
+        *best * 100, *score.accuracy * 100, score.chance * 100);
+  if (train && is_guessing(score) && is_back(*train))
+    return fmt::format(
+        "the training loss fell from {:.4g} to {:.4g} and is {:.4g} now, and the accuracy of "
+        "{:.2f} % is that of guessing (the most frequent label has {:.2f} %)",
+        train->first, train->lowest, train->last, *score.accuracy * 100, score.chance * 100);
+  return "";
 }
 
 std::optional<StopReason> LoopControl::stop(std::uint64_t steps, bool interrupted) const {

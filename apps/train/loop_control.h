@@ -82,9 +82,48 @@ struct LoopControlState {
   std::uint64_t without_improvement = 0;  // evaluations
 };
 
+// The training loss, as means over windows of steps.
+struct LossWindows {
+  double first = 0;
+  double lowest = 0;
+  double last = 0;
+  double error = 0;  // standard error of a window's mean: the larger one of first and lowest
+};
+
+// Makes the windows of one worker's training losses. A window has at least kLeastSteps steps and
+// kLeastSamples samples.
+class LossTrend final {
+ public:
+  static constexpr std::uint64_t kLeastSteps = 8;
+  static constexpr std::uint64_t kLeastSamples = 512;
+
+  void add(double mean, std::uint64_t samples);
+  // Nothing before two windows are complete.
+  std::optional<LossWindows> windows() const;
+
+ private:
+  // Of the incomplete window; sums are weighted with samples.
+  double sum_ = 0;
+  double squared_sum_ = 0;
+  std::uint64_t steps_ = 0;
+  std::uint64_t samples_ = 0;
+
+  std::uint64_t complete_ = 0;
+  double first_error_ = 0;
+  LossWindows windows_;
+};
+
+// Whether the accuracy is at most that of always answering with the most frequent label, within
+// three standard deviations, and the AUC, where defined, is not clearly above 0.5.
+bool is_guessing(const Score& score);
+
 // Why an evaluation shows that the training has diverged; empty: it does not. The accuracy is that
-// of guessing, although an earlier one was clearly higher: `best` is the best one before.
-std::string divergence_of(const Score& score, std::optional<double> best);
+// of guessing, although
+// - an earlier one was clearly higher: `best` is the best one before; or
+// - the model is guessing, and the training loss has fallen clearly and is back where it began, as
+//   in a training that fails before its first evaluation.
+std::string divergence_of(const Score& score, std::optional<double> best,
+                          const std::optional<LossWindows>& train = std::nullopt);
 
 struct Due {
   bool evaluate = false;
@@ -119,8 +158,8 @@ class LoopControl final {
   // Returns the next step at which something is due or the training ends, for workers that do not
   // synchronise after every step.
   std::uint64_t next_due(const Moment& now, const Pace& pace) const;
-  // Takes an evaluation into account.
-  void observe(const Score& score);
+  // Takes an evaluation into account. `train` are means over all ranks.
+  void observe(const Score& score, const std::optional<LossWindows>& train = std::nullopt);
   // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
   // The reason of the last evaluation, if the training has diverged; else empty.

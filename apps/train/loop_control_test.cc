@@ -101,6 +101,88 @@ TEST(LoopControl, EndsWhenTheAccuracyFallsToThatOfGuessing) {
   EXPECT_EQ(divergence_of({.loss = 3}, std::nullopt), "");
 }
 
+TEST(LoopControl, ATrainingThatFailedBeforeItsFirstEvaluationHasDiverged) {
+  const Score guess{.loss = 2.3, .accuracy = 0.1, .chance = 0.1, .predictions = 10000};
+  LoopControl course({.total_steps = 100});
+  course.observe(guess, LossWindows{.first = 2.3, .lowest = 1.67, .last = 2.31});
+  EXPECT_EQ(course.divergence(),
+            "the training loss fell from 2.3 to 1.67 and is 2.31 now, and the accuracy of 10.00 % "
+            "is that of guessing (the most frequent label has 10.00 %)");
+  EXPECT_EQ(course.stop(10, false), StopReason::kDiverged);
+}
+
+TEST(LoopControl, ATrainingThatHasLearnedLittleHasNotDiverged) {
+  const Score guess{.loss = 2.3, .accuracy = 0.1, .chance = 0.1, .predictions = 10000};
+  // A training that begins, one whose loss rises in the warm-up, one that fits the training part
+  // only, and one whose losses vary as much.
+  for (const LossWindows& train : {LossWindows{.first = 2.3, .lowest = 2.25, .last = 2.3},
+                                   {.first = 2.3, .lowest = 2.3, .last = 2.6},
+                                   {.first = 2.3, .lowest = 0.1, .last = 0.15},
+                                   {.first = 2.3, .lowest = 1.67, .last = 2.31, .error = 0.11}})
+    EXPECT_EQ(divergence_of(guess, std::nullopt, train), "");
+  EXPECT_EQ(divergence_of(guess, std::nullopt, std::nullopt), "");
+  // The accuracy is high; the labels are rare, and the model ranks them well.
+  const LossWindows back{.first = 0.33, .lowest = 0.28, .last = 0.33};
+  EXPECT_EQ(divergence_of({.accuracy = 0.8, .chance = 0.1, .predictions = 10000}, {}, back), "");
+  Score rare{.accuracy = 0.9, .chance = 0.9, .predictions = 10000, .auc = 0.75};
+  EXPECT_EQ(divergence_of(rare, {}, back), "");
+  rare.auc = 0.5;
+  EXPECT_NE(divergence_of(rare, {}, back), "");
+}
+
+TEST(LoopControl, AModelGuessesIfItIsNoBetterThanTheMostFrequentLabel) {
+  const auto guesses = [](double accuracy, std::optional<double> auc) {
+    return is_guessing({.accuracy = accuracy, .chance = 0.9, .predictions = 10000, .auc = auc});
+  };
+  EXPECT_TRUE(guesses(0.9, {}));
+  EXPECT_TRUE(guesses(0.1, {}));
+  EXPECT_TRUE(guesses(0.9089, {}));  // three standard deviations are 0.009
+  EXPECT_FALSE(guesses(0.9091, {}));
+  EXPECT_TRUE(guesses(0.9, 0.55));
+  EXPECT_FALSE(guesses(0.9, 0.75));
+  EXPECT_FALSE(is_guessing({.loss = 1}));
+}
+
+// Rare labels: the mean loss of a step depends on how many of them it has.
+TEST(LossTrend, TheErrorIsThatOfTheNoisierWindow) {
+  LossTrend trend;
+  const auto add_window = [&trend](double mean, double deviation) {
+    for (std::uint64_t step = 0; step < LossTrend::kLeastSteps; ++step)
+      trend.add(step % 2 == 0 ? mean - deviation : mean + deviation, LossTrend::kLeastSamples);
+  };
+  const double root = std::sqrt(static_cast<double>(LossTrend::kLeastSteps - 1));
+  add_window(3, 0.2);
+  add_window(2, 0.1);
+  EXPECT_NEAR(trend.windows()->error, 0.2 / root, 1e-9);
+  add_window(1, 0.4);
+  EXPECT_NEAR(trend.windows()->error, 0.4 / root, 1e-9);
+  add_window(2, 0.8);  // neither first nor lowest
+  EXPECT_NEAR(trend.windows()->error, 0.4 / root, 1e-9);
+  EXPECT_DOUBLE_EQ(trend.windows()->last, 2);
+}
+
+TEST(LossTrend, WindowsHaveEnoughStepsAndSamples) {
+  LossTrend trend;
+  const auto add_window = [&trend](double mean) {
+    for (std::uint64_t step = 0; step < LossTrend::kLeastSteps; ++step)
+      trend.add(mean, LossTrend::kLeastSamples / LossTrend::kLeastSteps);
+  };
+  add_window(2);
+  EXPECT_FALSE(trend.windows().has_value());
+  add_window(1);
+  add_window(3);
+  ASSERT_TRUE(trend.windows().has_value());
+  EXPECT_DOUBLE_EQ(trend.windows()->first, 2);
+  EXPECT_DOUBLE_EQ(trend.windows()->lowest, 1);
+  EXPECT_DOUBLE_EQ(trend.windows()->last, 3);
+  // Incomplete: too few steps, then too few samples.
+  trend.add(9, 4 * LossTrend::kLeastSamples);
+  LossTrend small;
+  for (int step = 0; step < 1000; ++step) small.add(1, 1);
+  EXPECT_DOUBLE_EQ(trend.windows()->last, 3);
+  EXPECT_FALSE(small.windows().has_value());
+}
+
 TEST(LoopControl, GoesOnAfterARestoreAsIfItHadNotStopped) {
   LoopControl first({.total_steps = 100, .patience = 2});
   first.observe({.loss = 1});

@@ -75,6 +75,7 @@ struct TrainingRecord {
   std::optional<double> best_accuracy;
   std::optional<double> auc;
   std::optional<double> rmse;            // of a regression, in the unit of the target
+  std::optional<double> guessing;        // the accuracy of guessing, if the last one is no better
   std::optional<double> samples_per_s;   // of the whole training
   std::string command;                   // the command line, as a shell reads it
   std::vector<RecordRow> configuration;  // in the order of display

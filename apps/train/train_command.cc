@@ -44,8 +44,8 @@ instead. After one Ctrl-C the workers finish their step, and save it if there is
 command that continues is printed. A second Ctrl-C ends them immediately.
 
 Exit codes: 0 success; 1 something failed, or the result is wrong; 2 wrong usage, nothing was
-started; 3 the training has diverged: the loss is not a number, or the accuracy fell to that of
-guessing; 130 interrupted; others as for `tally run`.)";
+started; 3 the training has diverged: the loss is not a number, or the accuracy is that of
+guessing although the model was better before; 130 interrupted; others as for `tally run`.)";
 
 void print_recipes(std::FILE* to, const std::vector<std::unique_ptr<recipes::Recipe>>& recipes) {
   fmt::print(to, "tally train RECIPE [OPTIONS], where RECIPE is one of:\n");

@@ -233,9 +233,10 @@ void Training::step() {
   }
   done_.steps = trainer_.steps();
   own_samples_ += samples;
+  const double mean = loss.mean().value_or(0);
+  if (samples > 0) loss_trend_.add(mean, samples);
   // With servers, only this worker's samples are known: assume the same for the others.
   if (has_servers()) samples *= division_.living().size();
-  const double mean = loss.mean().value_or(0);
   // A mean over all ranks, so that all of them stop here.
   if (!std::isfinite(mean))
     throw Divergence(invalid(
@@ -304,6 +305,20 @@ std::vector<double> Training::take_reports(std::vector<double> sums) {
   return sums;
 }
 
+// The mean over the ranks that have windows. With servers, each rank knows its own losses only.
+std::optional<LossWindows> Training::mean_loss_windows() {
+  const std::optional<LossWindows> own = loss_trend_.windows();
+  const LossWindows of = own.value_or(LossWindows());
+  const std::vector<double> sums =
+      trainer_.sum({own ? 1.0 : 0.0, of.first, of.lowest, of.last, of.error});
+  const double ranks = sums[0];
+  if (!(ranks > 0)) return std::nullopt;
+  return LossWindows{.first = sums[1] / ranks,
+                     .lowest = sums[2] / ranks,
+                     .last = sums[3] / ranks,
+                     .error = sums[4] / ranks};
+}
+
 void Training::evaluate() {
   const Duration began = elapsed();
   // The workers that are left divide the test part, too.
@@ -312,7 +327,7 @@ void Training::evaluate() {
                             .workers = static_cast<int>(division_.living().size())};
   const Score score =
       app::evaluate(here, trainer_, with_.model, with_.prepared, with_.options, with_.device);
-  control_.observe(score);
+  control_.observe(score, mean_loss_windows());
   trainer_.schedule().observe(score.loss);
   log_.evaluation(done_, epochs(), {began, elapsed()}, score);
   with_.console.say(evaluation_line({.epochs = epochs(),

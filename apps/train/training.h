@@ -67,6 +67,7 @@ class Training final {
   void step();
   // Adds a point to the curves of the record if enough steps were made since the last one.
   void add_point();
+  std::optional<LossWindows> mean_loss_windows();
   void evaluate();
   void save();
   // Takes the outcome of the save of `step`, and reports a failure.
@@ -124,6 +125,7 @@ class Training final {
   std::uint64_t shown_units_ = 0;
   RunningMean shown_loss_;      // since the last line of progress
   RunningMean evaluated_loss_;  // since the last evaluation
+  LossTrend loss_trend_;
 };
 
 }  // namespace tally::app

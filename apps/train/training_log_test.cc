@@ -68,6 +68,21 @@ TEST(Summary, HasPlainCountsAndTheErrorOfARegression) {
   EXPECT_EQ(long_one.rfind("completed after 12345 steps, 12345 epochs, 0:01: ", 0), 0U) << long_one;
 }
 
+TEST(Summary, WarnsOfAModelThatGuessesAtTheEnd) {
+  TrainingLog log{TrainingRecord{}};
+  const Score guess{.loss = 2.3, .accuracy = 0.1, .chance = 0.1, .predictions = 10000};
+  Score better = guess;
+  better.accuracy = 0.8;
+  const auto end = [&](const Score& score) {
+    log.evaluation({.steps = 1}, 1, {1s, 1s}, score);
+    return summary_of(log.finish({.steps = 1}, 1, 1s, StopReason::kCompleted));
+  };
+  EXPECT_NE(end(guess).find("\n  warning: the model is no better than guessing (the most frequent "
+                            "label has 10.00 %)"),
+            std::string::npos);
+  EXPECT_EQ(end(better).find("warning"), std::string::npos);
+}
+
 TEST(TrainingLog, ATrainingWithoutPointsHasALossAtItsEnd) {
   TrainingLog log{TrainingRecord{}};
   log.step(3, 1, 1);
