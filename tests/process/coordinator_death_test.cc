@@ -31,6 +31,7 @@ TEST_P(CoordinatorDeath, OperationsGoOnAndTheNextCoordinatorGetsAllRanksBack) {
   WatchedCrew crew({.crew = {.transport = GetParam()}});
   ASSERT_TRUE(crew.start_all({"steps", "2"}));
   crew.coordinator().signal(SIGKILL);
+  ASSERT_TRUE(crew.coordinator().wait_status().has_value());  // it has closed its port
   expect_all_complain(crew, "is gone: running operations go on");
   crew.start_coordinator();
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(crew.says("is back"));
