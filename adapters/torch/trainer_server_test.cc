@@ -115,6 +115,36 @@ TEST_P(TrainerServerWith, BspOnServersIsBspInTheGroup) {
 INSTANTIATE_TEST_SUITE_P(All, TrainerServerWith, testing::ValuesIn(server_cases()),
                          [](const auto& each) { return each.param.name; });
 
+// The norm of a bias says nothing about its gradient. A first step of lamb divides the gradient by
+// its magnitude; a trust ratio would scale the steps of lars and lamb by the norm of the parameter.
+TEST(TrainerServer, ParametersWithoutDecayHaveNoTrustRatio) {
+  for (const OptimizerSpec& optimizer : {lars({.rate = 0.1}), lamb({.rate = 0.01})})
+    for (const char* plan : {"", "home=server"})
+      run_threads(1, [&](Job& job) {
+        SmallNet net = own_net(1);
+        SmallNet start = own_net(1);
+        const TestBatch batch = test_batch(0, 16);
+        Trainer trainer(job, *net, optimizer, {.plan = plan, .groups = {without_decay(optimizer)}});
+        trainer.step(16, [&] { return loss_of(net, batch); });
+        loss_of(start, batch).backward();
+        const at::NoGradGuard no_grad;
+        const std::vector<at::Tensor> moved = copies_of(*net);
+        const std::vector<at::Tensor> from = start->parameters();
+        for (std::size_t i = 0; i < from.size(); ++i) {
+          at::Tensor direction = from[i].grad();
+          if (optimizer.kind == OptimizerKind::kLamb)
+            direction = direction / (direction.abs() + optimizer.epsilon);
+          const at::Tensor without_ratio = from[i] - optimizer.rate * direction;
+          const double off = (moved[i] - without_ratio).abs().max().item<double>();
+          if (from[i].dim() < 2) {
+            EXPECT_LE(off, 1e-6) << to_string(optimizer) << " " << plan << ", bias " << i;
+          } else {
+            EXPECT_GT(off, 1e-4) << to_string(optimizer) << " " << plan << ", weight " << i;
+          }
+        }
+      });
+}
+
 // With a fixed order of additions the bits are equal.
 TEST(TrainerServer, WithOneWorkerAspHasTheBitsOfBsp) {
   for (const TrainerServerCase& each : server_cases()) {
@@ -133,10 +163,9 @@ TEST(TrainerServer, BackupOfNobodyAndTheWholeSubsetHaveTheBitsOfBsp) {
                    "subset:3");
 }
 
-// Plain SGD is additive: the gradients of a clock, each with 1/N of the learning rate, sum to their
-// mean.
+// No worker may be ahead of the others, so the gradients of a clock make one update: their mean,
+// weighted by samples.
 TEST(TrainerServer, SspOfNothingIsBsp) {
-  // Equal parts: asp and ssp weigh workers equally.
   std::vector<std::vector<at::Tensor>> results;
   for (const char* plan : {"", "home=server update=ssp:0"}) {
     std::vector<at::Tensor> result;
@@ -144,8 +173,9 @@ TEST(TrainerServer, SspOfNothingIsBsp) {
       SmallNet net = own_net(1);
       Trainer trainer(job, *net, sgd({.rate = 0.1}), {.plan = plan});
       for (int step = 0; step < 12; ++step) {
-        const TestBatch own = part_of(test_batch(step, 48), job.rank(), 2);
-        trainer.step(24, [&] { return loss_of(net, own); });
+        // 15 and 16 samples.
+        const TestBatch own = part_of(test_batch(step, 31), job.rank(), 2);
+        trainer.step(static_cast<std::uint64_t>(own.x.size(0)), [&] { return loss_of(net, own); });
       }
       trainer.meet();
       if (job.rank() == 0) result = copies_of(*net);

@@ -156,6 +156,28 @@ TEST_P(Meeting, ShowsOddValuesToAll) {
 
 INSTANTIATE_TEST_SUITE_P(All, Meeting, testing::ValuesIn(codec_texts()), codec_test_name);
 
+// All codecs that take back=: the sizes and errors of int8 in blocks of 256 values, and of bf16.
+TEST(BroadcastOf, TheNamedEncodingHasItsSizeAndError) {
+  constexpr std::size_t kCount = 1500;
+  constexpr std::size_t kBlocks = 6;
+  const Values mean = normal_values(kCount, 1);
+  for (const std::string codec :
+       {"fp8", "qsgd", "ternary", "natural", "onebit", "sign", "onebit-adam"}) {
+    SCOPED_TRACE(codec);
+    const BroadcastCodec int8 = make_broadcast_codec(spec_of(codec + ":back=int8"));
+    const Bytes bytes = encode(*int8.codec, mean);
+    EXPECT_EQ(bytes.size(), kCount + 4 * kBlocks);
+    expect_within_bounds(spec_of("int8"), mean, decode(*int8.codec, bytes, kCount));
+    EXPECT_TRUE(int8.feedback);
+    const BroadcastCodec bf16 = make_broadcast_codec(spec_of(codec + ":back=bf16"));
+    const Bytes halves = encode(*bf16.codec, mean);
+    EXPECT_EQ(halves.size(), 2 * kCount);
+    expect_within_bounds(spec_of("bf16"), mean, decode(*bf16.codec, halves, kCount));
+    const plan::CodecSpec spec = spec_of(codec + ":back=same");
+    EXPECT_EQ(encode(*make_broadcast_codec(spec).codec, mean), encode(*make_codec(spec), mean));
+  }
+}
+
 // All ranks know the indices already, so the mean is sent without them.
 TEST(RandkMeeting, GoesBackInAsManyBytesAsItCame) {
   const plan::CodecSpec spec = spec_of("randk:0.1");

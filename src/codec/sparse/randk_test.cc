@@ -4,6 +4,7 @@
 #include "codec/families.h"
 #include "codec/sparse/sparse_bytes.h"
 #include "codec/sparse/sparse_test_support.h"
+#include "plan/plan.h"
 
 namespace tally::codec {
 namespace {
@@ -57,6 +58,32 @@ TEST(Randk, WithoutFeedbackIsUnbiasedOverARoundOfTurns) {
     }
     for (std::size_t i = 0; i < sums.size(); ++i)
       EXPECT_NEAR(sums[i] / static_cast<double>(turns), values[i], 1e-6);
+  }
+}
+
+// The text of the plan decides whether values are scaled. With feedback the residual makes up for
+// the values that were left out.
+TEST(Randk, IsUnbiasedIfThePlanTurnsFeedbackOff) {
+  struct Case {
+    std::string plan;
+    double mean;  // of the decoded value, over the value
+  };
+  Rng rng(10);
+  const Floats values = normal_values(1000, rng);
+  for (const Case& each : {Case{"codec=randk:0.1,feedback=off", 1}, Case{"codec=randk:0.1", 0.1}}) {
+    const auto plan = plan::parse_plan(each.plan);
+    ASSERT_TRUE(plan.has_value()) << plan.error().message;
+    const auto codec = make_codec(plan->codec);
+    EXPECT_EQ(codec->traits().unbiased, each.mean == 1) << each.plan;
+    std::vector<double> sums(values.size());
+    double draws = 0;
+    for (std::uint64_t seed = 0; seed < 20; ++seed)
+      for (std::uint64_t step = 0; step < 10; ++step, ++draws) {
+        const Floats sent = round_trip(*codec, values, {.seed = seed, .step = step});
+        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sent[i];
+      }
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      EXPECT_NEAR(sums[i] / draws, each.mean * values[i], 1e-6) << each.plan;
   }
 }
 

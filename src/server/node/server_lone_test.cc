@@ -226,9 +226,11 @@ class PushesTogether : public testing::Test {
     double weight = 1;
   };
 
-  void start(const std::string& update, const std::vector<WorkerInfo>& workers) {
-    const auto config =
-        make_table_config(table_id("t"), lone_table(update + " conflict=accumulate", 2, 1), 1);
+  void start(const std::string& update, const std::vector<WorkerInfo>& workers,
+             const OptimizerSpec& optimizer = sgd({.rate = 1})) {
+    TableSpec spec = lone_table(update + " conflict=accumulate", 2, 1);
+    spec.optimizer = optimizer;
+    const auto config = make_table_config(table_id("t"), spec, 1);
     ASSERT_TRUE(config.has_value());
     config_ = *config;
     part_ = std::make_unique<TablePart>(
@@ -243,6 +245,14 @@ class PushesTogether : public testing::Test {
                                          .weight = one.weight,
                                          .rate = 1},
                               .payload = gradient_});
+  }
+  void assign(NodeId from, std::uint64_t sequence, float value) {
+    const std::vector<std::byte> payload = bytes_of({value});
+    part_->request(from, {.header = {.kind = MessageKind::kPush,
+                                     .push_kind = static_cast<std::uint8_t>(PushKind::kAssign),
+                                     .sequence = sequence,
+                                     .weight = 1},
+                          .payload = payload});
   }
   void push_together(const std::vector<Push>& pushes) {
     transport_.during_send = [this, pushes] {
@@ -268,6 +278,27 @@ class PushesTogether : public testing::Test {
   const std::vector<std::byte> gradient_ = bytes_of({1});
   std::uint64_t pulls_ = 1000;
 };
+
+// A float32 of magnitude 2^24 does not change by 1, so single gradients would have no effect.
+TEST_F(PushesTogether, AreAddedUpAndAppliedInOnePass) {
+  start("update=asp:rate=full", {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}});
+  assign(kA, 1, -0x1p24F);
+  push({.from = kA, .sequence = 2});
+  ASSERT_EQ(value(), -0x1p24F);
+  push_together({{.from = kA, .sequence = 3}, {.from = kB, .sequence = 1}});
+  EXPECT_EQ(value(), -0x1p24F - 2);
+}
+
+// The gradients are 1. A step with their sum would end at -2.
+TEST_F(PushesTogether, WithMomentumOrDecayEachGradientIsAStep) {
+  const std::vector<WorkerInfo> workers = {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}};
+  start("update=asp:rate=full,momentum=kept", workers, sgd({.rate = 1, .momentum = 0.5}));
+  push_together({{.from = kA, .sequence = 1}, {.from = kB, .sequence = 1}});
+  EXPECT_EQ(value(), -1 - 1.5F);
+  start("update=asp:rate=full", workers, sgd({.rate = 1, .weight_decay = 0.5}));
+  push_together({{.from = kA, .sequence = 1}, {.from = kB, .sequence = 1}});
+  EXPECT_EQ(value(), -1 - 0.5F);
+}
 
 TEST_F(PushesTogether, ARepeatedPushCountsOnce) {
   start("update=asp:rate=full", {{.id = kA, .rank = 0}, {.id = kB, .rank = 1}});
