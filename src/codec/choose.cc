@@ -111,7 +111,7 @@ std::size_t fastest_of(std::span<const double> step_seconds) {
 
 std::vector<std::string> candidates_of(const plan::CodecSpec& spec) {
   std::vector<std::string> texts = spec.candidates;
-  if (texts.empty()) texts = {"bf16", "int8", "qsgd", "sign", "powersgd", "topk", "topk:0.001"};
+  if (texts.empty()) texts = {"bf16", "int8", "qsgd", "powersgd:4"};
   texts.erase(std::remove(texts.begin(), texts.end(), "none"), texts.end());
   texts.insert(texts.begin(), "none");
   return texts;

@@ -58,8 +58,7 @@ CodecChoice choose_codec(const WireCost& wire, const BucketFacts& facts,
 std::size_t fastest_of(std::span<const double> step_seconds);
 
 // The candidates of an auto spec as texts, "none" first, then in the order of its list or of the
-// default list: bf16, int8, qsgd, sign, powersgd:2, topk:0.01 and topk:0.001, as printed by
-// to_string().
+// default list: bf16, int8, qsgd and powersgd:4, which docs/codecs.md recommends for sgd.
 std::vector<std::string> candidates_of(const plan::CodecSpec& spec);
 
 }  // namespace tally::codec

@@ -101,7 +101,7 @@ Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOpt
   TALLY_TRY(check_optimizers(use));
   for (const std::string& warning : warnings(use))
     if (options.update.on_event && world.rank() == 0) options.update.on_event(warning);
-  options.update.codec = options.plan.codec;
+  options.update.codec = codec_in_use(use);
   if (options.plan.home == plan::Home::kServer) return make_on_servers(world, options, rules);
   const auto initial = [types = options.update.parameters, write = std::move(options.initial)](
                            std::size_t p, std::span<std::byte> values) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "base/errors.h"
+#include "codec/choose.h"
 #include "optimizer/update_rule.h"
 #include "policy/rules.h"
 
@@ -32,9 +33,23 @@ bool is_biased(const plan::CodecSpec& spec) {
   }
 }
 
+bool is_biased_text(const std::string& codec) {
+  const auto spec = plan::parse_codec(codec);
+  return spec && is_biased(*spec);
+}
+
+// The biased codecs that the plan uses or may choose.
+std::vector<std::string> biased_codecs(const plan::CodecSpec& spec) {
+  std::vector<std::string> codecs = spec.candidates;
+  if (spec.kind != plan::Codec::kAuto) codecs = {plan::to_string(spec)};
+  std::erase_if(codecs, [](const std::string& codec) { return !is_biased_text(codec); });
+  return codecs;
+}
+
 bool squares_gradients(const OptimizerSpec& spec) {
   return spec.kind == OptimizerKind::kAdam || spec.kind == OptimizerKind::kAdamW ||
-         spec.kind == OptimizerKind::kAdagrad || spec.kind == OptimizerKind::kLamb;
+         spec.kind == OptimizerKind::kAdagrad || spec.kind == OptimizerKind::kFtrl ||
+         spec.kind == OptimizerKind::kLamb;
 }
 
 }  // namespace
@@ -63,20 +78,32 @@ Result<void> check_optimizers(const PlanInUse& use) {
   return {};
 }
 
+plan::CodecSpec codec_in_use(const PlanInUse& use) {
+  plan::CodecSpec codec = use.plan.codec;
+  const bool squares = std::any_of(use.optimizers.begin(), use.optimizers.end(), squares_gradients);
+  if (codec.kind == plan::Codec::kAuto && codec.candidates.empty() && squares) {
+    codec.candidates = codec::candidates_of(codec);
+    std::erase_if(codec.candidates, is_biased_text);
+  }
+  return codec;
+}
+
 std::vector<std::string> warnings(const PlanInUse& use) {
   std::vector<std::string> all;
   const plan::Plan& plan = use.plan;
   const auto squares =
       std::find_if(use.optimizers.begin(), use.optimizers.end(), squares_gradients);
-  if (is_biased(plan.codec) && squares != use.optimizers.end()) {
+  const std::vector<std::string> biased = biased_codecs(plan.codec);
+  if (!biased.empty() && squares != use.optimizers.end()) {
     const bool is_adam =
         squares->kind == OptimizerKind::kAdam || squares->kind == OptimizerKind::kAdamW;
-    all.push_back(
-        fmt::format("codec={} with {}: the optimizer squares each decoded gradient, which differs "
-                    "a lot from the "
-                    "true one; {} keeps the accuracy",
-                    plan::to_string(plan.codec), to_string(*squares),
-                    is_adam ? "codec=onebit-adam or int8" : "codec=int8"));
+    const std::string instead = is_adam ? "codec=onebit-adam or int8" : "codec=int8";
+    all.push_back(fmt::format(
+        "codec={} with {}: the optimizer squares each decoded gradient, which with {} differs a "
+        "lot from the true one; {}",
+        plan::to_string(plan.codec), to_string(*squares), fmt::join(biased, ", "),
+        plan.codec.kind == plan::Codec::kAuto ? "leave that out of the list"
+                                              : instead + " keeps the accuracy"));
   }
   const bool one_by_one = plan.update == plan::Update::kAsp || plan.update == plan::Update::kSsp;
   const auto least = static_cast<std::uint64_t>(std::max(0, use.workers - 1));

@@ -22,6 +22,10 @@ struct PlanInUse {
 // plan::check() has refused those that never do.
 Result<void> check_optimizers(const PlanInUse& use);
 
+// The codec of the plan. With an optimizer that squares gradients, codec=auto without a list
+// chooses only from those codecs of its default list that warnings() does not warn of.
+plan::CodecSpec codec_in_use(const PlanInUse& use);
+
 // A sentence for each setting that works but probably harms, with what to do instead.
 std::vector<std::string> warnings(const PlanInUse& use);
 
