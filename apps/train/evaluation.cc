@@ -133,9 +133,7 @@ Score score_of(recipes::Task task, const ScoredPart& part, const data::Dataset& 
   Score score{.loss = sums.loss / sums.predictions};
   if (recipes::has_accuracy(task)) {
     score.accuracy = sums.correct / sums.predictions;
-    score.predictions = sums.predictions;
-    if (!part.counts.empty())
-      score.chance = *std::max_element(part.counts.begin(), part.counts.end()) / sums.predictions;
+    add_labels(part.counts, score);
   }
   if (task == recipes::Task::kRegression)
     add_regression({.squared_errors = sums.loss,

@@ -72,38 +72,33 @@ std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {
   return std::max(next, now.steps + 1);
 }
 
-void LoopControl::observe(const Score& score, const std::optional<LossWindows>& train) {
+// A training whose loss returns to that of guessing may recover, so the loss counts only if two
+// evaluations in a row show it, or the last one.
+void LoopControl::observe(std::uint64_t steps, const Score& score,
+                          const std::optional<LossWindows>& train) {
   // A loss that is not a number is no improvement.
   const bool better =
       std::isfinite(score.loss) &&
       score.loss < state_.best_loss.value_or(std::numeric_limits<double>::infinity());
   if (better) state_.best_loss = score.loss;
   state_.without_improvement = better ? 0 : state_.without_improvement + 1;
-  divergence_ = divergence_of(score, state_.best_accuracy, train);
+  divergence_ = lost_accuracy(score, state_.best_accuracy);
+  const std::string lost = train ? lost_progress(score, *train) : "";
+  if (divergence_.empty() && (progress_was_lost_ || steps >= options_.total_steps))
+    divergence_ = lost;
+  progress_was_lost_ = !lost.empty();
   if (score.accuracy)
     state_.best_accuracy = std::max(state_.best_accuracy.value_or(0), *score.accuracy);
 }
 
 void LossTrend::add(double mean, std::uint64_t samples) {
-  const auto weight = static_cast<double>(samples);
-  sum_ += mean * weight;
-  squared_sum_ += mean * mean * weight;
+  sum_ += mean * static_cast<double>(samples);
   samples_ += samples;
   if (++steps_ < kLeastSteps || samples_ < kLeastSamples) return;
-  const auto all = static_cast<double>(samples_);
-  windows_.last = sum_ / all;
-  const double variance = std::max(0.0, squared_sum_ / all - windows_.last * windows_.last);
-  const double error = std::sqrt(variance / static_cast<double>(steps_ - 1));
-  if (complete_ == 0) {
-    windows_.first = windows_.lowest = windows_.last;
-    windows_.error = first_error_ = error;
-  }
-  if (windows_.last < windows_.lowest) {
-    windows_.lowest = windows_.last;
-    windows_.error = std::max(first_error_, error);
-  }
+  windows_.last = sum_ / static_cast<double>(samples_);
+  if (complete_ == 0 || windows_.last < windows_.lowest) windows_.lowest = windows_.last;
   ++complete_;
-  sum_ = squared_sum_ = 0;
+  sum_ = 0;
   steps_ = samples_ = 0;
 }
 
@@ -124,37 +119,43 @@ bool has_accuracy_of_guessing(const Score& score) {
          *score.accuracy <= score.chance + spread_of(score);
 }
 
-// Whether the training loss fell, beyond its noise, and rose again.
-bool is_back(const LossWindows& train) {
-  const double fall = train.first - train.lowest;
-  return fall > std::max(0.05 * train.first, 6 * train.error) && train.last > 0.98 * train.first;
-}
-
 }  // namespace
 
 bool is_guessing(const Score& score) {
   // A model of rare labels may predict the most frequent one everywhere and still rank well.
   constexpr double kRanks = 0.6;
-  return has_accuracy_of_guessing(score) && score.auc.value_or(0) <= kRanks;
+  // With few test samples the spread includes good models.
+  constexpr double kNear = 0.02;  // of the way from guessing to always right
+  return has_accuracy_of_guessing(score) &&
+         *score.accuracy <= score.chance + kNear * (1 - score.chance) &&
+         score.auc.value_or(0) <= kRanks;
 }
 
-std::string divergence_of(const Score& score, std::optional<double> best,
-                          const std::optional<LossWindows>& train) {
+std::string lost_accuracy(const Score& score, std::optional<double> best) {
   if (!has_accuracy_of_guessing(score)) return "";
-  // A tenth of the way from guessing to always right. Few test samples: an accuracy well outside of
-  // the spread has to come first.
+  // A tenth of the way from guessing to always right. With few test samples, the best accuracy must
+  // have been well outside the spread.
   const double margin = std::max(0.1 * (1 - score.chance), 2 * spread_of(score));
-  if (best && *best >= score.chance + margin && *score.accuracy < *best)
-    return fmt::format(
-        "the accuracy was {:.2f} % and is {:.2f} % now, which guessing gives (the most frequent "
-        "label has {:.2f} %)",
-        *best * 100, *score.accuracy * 100, score.chance * 100);
-  if (train && is_guessing(score) && is_back(*train))
-    return fmt::format(
-        "the training loss fell from {:.4g} to {:.4g} and is {:.4g} now, and the accuracy of "
-        "{:.2f} % is that of guessing (the most frequent label has {:.2f} %)",
-        train->first, train->lowest, train->last, *score.accuracy * 100, score.chance * 100);
-  return "";
+  if (!best || *best < score.chance + margin || *score.accuracy >= *best) return "";
+  return fmt::format(
+      "the accuracy was {:.2f} % and is {:.2f} % now, which guessing gives (the most frequent "
+      "label has {:.2f} %)",
+      *best * 100, *score.accuracy * 100, score.chance * 100);
+}
+
+std::string lost_progress(const Score& score, const LossWindows& train) {
+  if (!is_guessing(score)) return "";
+  // The lowest of many windows has few rare labels, so its own variance would be too small. That of
+  // a model that only knows the labels' shares is the same for all windows.
+  const double error =
+      score.label_deviation / std::sqrt(static_cast<double>(LossTrend::kLeastSamples));
+  const bool was_better = train.lowest < 0.95 * score.label_entropy - 6 * error;
+  const bool is_back = train.last > 0.98 * score.label_entropy;
+  if (!was_better || !is_back) return "";
+  return fmt::format(
+      "the training loss fell to {:.4g} and rose to {:.4g} again, where guessing has {:.4g}; the "
+      "accuracy is {:.2f} %, and the most frequent label has {:.2f} %",
+      train.lowest, train.last, score.label_entropy, *score.accuracy * 100, score.chance * 100);
 }
 
 std::optional<StopReason> LoopControl::stop(std::uint64_t steps, bool interrupted) const {
@@ -191,6 +192,21 @@ void add_regression(const RegressionSums& sums, double deviation, Score& score) 
   score.rmse = std::sqrt(sums.squared_errors / sums.samples) * deviation;
   const double spread = sums.squared_targets - sums.targets * sums.targets / sums.samples;
   if (spread > 1e-12 * sums.squared_targets) score.r2 = 1 - sums.squared_errors / spread;
+}
+
+void add_labels(std::span<const double> counts, Score& score) {
+  score.predictions = std::accumulate(counts.begin(), counts.end(), 0.0);
+  double squares = 0;
+  for (const double count : counts) {
+    if (count == 0) continue;
+    const double share = count / score.predictions;
+    const double loss = -std::log(share);
+    score.chance = std::max(score.chance, share);
+    score.label_entropy += share * loss;
+    squares += share * loss * loss;
+  }
+  const double variance = squares - score.label_entropy * score.label_entropy;
+  score.label_deviation = std::sqrt(std::max(0.0, variance));
 }
 
 // Mann and Whitney's U: in ascending order of scores, a group of equal scores with y positives and

@@ -52,10 +52,14 @@ struct Score {
   double loss = 0;                 // mean over the test part
   std::optional<double> accuracy;  // where defined
   double chance = 0;               // with accuracy: the share of the most frequent label
-  double predictions = 0;          // with accuracy: behind it
-  std::optional<double> auc;       // for binary classification, if the test part has both labels
-  std::optional<double> rmse;      // of a regression, in the unit of the target
-  std::optional<double> r2;        // of a regression, unless all targets are equal
+  // With accuracy, the loss of a model that knows only the labels' shares: its mean, which is the
+  // entropy of the labels, and its standard deviation over samples.
+  double label_entropy = 0;
+  double label_deviation = 0;
+  double predictions = 0;      // with accuracy: behind it
+  std::optional<double> auc;   // for binary classification, if the test part has both labels
+  std::optional<double> rmse;  // of a regression, in the unit of the target
+  std::optional<double> r2;    // of a regression, unless all targets are equal
 };
 
 // Sums over the samples of a regression, whose targets and outputs are scaled.
@@ -69,6 +73,9 @@ struct RegressionSums {
 // determination: 1 - squared errors / squared deviations of the targets from their mean.
 // `deviation` is the target's deviation before scaling.
 void add_regression(const RegressionSums& sums, double deviation, Score& score);
+
+// Sets what follows from the number of samples with each label. The sum of `counts` is above 0.
+void add_labels(std::span<const double> counts, Score& score);
 
 // The area under the ROC curve: the share of pairs of a positive (label 1) and a negative (label 0)
 // sample in which the positive one has the higher score; equal scores count half. Exact, by
@@ -84,14 +91,12 @@ struct LoopControlState {
 
 // The training loss, as means over windows of steps.
 struct LossWindows {
-  double first = 0;
   double lowest = 0;
   double last = 0;
-  double error = 0;  // standard error of a window's mean: the larger one of first and lowest
 };
 
-// Makes the windows of one worker's training losses. A window has at least kLeastSteps steps and
-// kLeastSamples samples.
+// Makes the windows of the training losses that one rank sees. A window has at least kLeastSteps
+// steps and kLeastSamples samples.
 class LossTrend final {
  public:
   static constexpr std::uint64_t kLeastSteps = 8;
@@ -102,28 +107,25 @@ class LossTrend final {
   std::optional<LossWindows> windows() const;
 
  private:
-  // Of the incomplete window; sums are weighted with samples.
-  double sum_ = 0;
-  double squared_sum_ = 0;
+  // Of the incomplete window.
+  double sum_ = 0;  // of losses, weighted by samples
   std::uint64_t steps_ = 0;
   std::uint64_t samples_ = 0;
 
   std::uint64_t complete_ = 0;
-  double first_error_ = 0;
   LossWindows windows_;
 };
 
-// Whether the accuracy is at most that of always answering with the most frequent label, within
-// three standard deviations, and the AUC, where defined, is not clearly above 0.5.
+// Whether the model is no better than one that always answers with the most frequent label: its
+// accuracy is that of guessing, and its AUC, where defined, is not clearly above 0.5.
 bool is_guessing(const Score& score);
 
-// Why an evaluation shows that the training has diverged; empty: it does not. The accuracy is that
-// of guessing, although
-// - an earlier one was clearly higher: `best` is the best one before; or
-// - the model is guessing, and the training loss has fallen clearly and is back where it began, as
-//   in a training that fails before its first evaluation.
-std::string divergence_of(const Score& score, std::optional<double> best,
-                          const std::optional<LossWindows>& train = std::nullopt);
+// Why the accuracy shows that the training has diverged: it is that of guessing, and `best`, the
+// best one before, was clearly higher. Empty: it does not show that.
+std::string lost_accuracy(const Score& score, std::optional<double> best);
+// The same for the training loss: the model guesses, and the loss was clearly below the entropy of
+// the labels and has returned to it. This finds a training that fails before its first evaluation.
+std::string lost_progress(const Score& score, const LossWindows& train);
 
 struct Due {
   bool evaluate = false;
@@ -158,8 +160,9 @@ class LoopControl final {
   // Returns the next step at which something is due or the training ends, for workers that do not
   // synchronise after every step.
   std::uint64_t next_due(const Moment& now, const Pace& pace) const;
-  // Takes an evaluation into account. `train` are means over all ranks.
-  void observe(const Score& score, const std::optional<LossWindows>& train = std::nullopt);
+  // Takes the evaluation after `steps` steps into account. `train` has means over all ranks.
+  void observe(std::uint64_t steps, const Score& score,
+               const std::optional<LossWindows>& train = std::nullopt);
   // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
   // The reason of the last evaluation, if the training has diverged; else empty.
@@ -171,6 +174,7 @@ class LoopControl final {
  private:
   const LoopControlOptions options_;
   LoopControlState state_;
+  bool progress_was_lost_ = false;  // at the last evaluation
   std::string divergence_;
 };
 

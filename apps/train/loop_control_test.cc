@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/rng.h"
+
 namespace tally::app {
 namespace {
 
@@ -39,9 +41,9 @@ TEST(LoopControl, EvaluatesAndSavesWhenDueAndAtTheEnd) {
 
 TEST(LoopControl, StopsAtTheTargetAccuracyOnceItWasReached) {
   LoopControl course({.total_steps = 100, .target_accuracy = 0.9});
-  course.observe({.loss = 1, .accuracy = 0.89});
+  course.observe(10, {.loss = 1, .accuracy = 0.89});
   EXPECT_EQ(course.stop(10, false), std::nullopt);
-  course.observe({.loss = 0.9, .accuracy = 0.9});
+  course.observe(20, {.loss = 0.9, .accuracy = 0.9});
   EXPECT_EQ(course.stop(20, false), StopReason::kTargetReached);
   EXPECT_EQ(course.state().best_accuracy, 0.9);
 }
@@ -52,7 +54,7 @@ TEST(LoopControl, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {
       {1.0, false}, {0.8, false},          {0.8, false},  // an equal loss is no improvement
       {0.7, false}, {std::nan(""), false}, {0.9, true}};
   for (const auto& [loss, stops] : losses) {
-    course.observe({.loss = loss});
+    course.observe(10, {.loss = loss});
     EXPECT_EQ(course.stop(10, false).has_value(), stops) << loss;
   }
   EXPECT_EQ(course.stop(10, false), StopReason::kNoImprovement);
@@ -88,77 +90,125 @@ TEST(LoopControl, EndsWhenTheAccuracyFallsToThatOfGuessing) {
     LoopControl course({.total_steps = 100});
     for (const double accuracy : c.accuracies)
       course.observe(
+          10,
           {.loss = 2.3, .accuracy = accuracy, .chance = c.chance, .predictions = c.predictions});
     EXPECT_EQ(!course.divergence().empty(), c.diverges)
         << c.predictions << " samples, " << c.accuracies.back();
     EXPECT_EQ(course.stop(10, false) == StopReason::kDiverged, c.diverges);
   }
   // Most labels are equal: 76 % is guessing.
-  EXPECT_EQ(divergence_of({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.85),
+  EXPECT_EQ(lost_accuracy({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.85),
             "the accuracy was 85.00 % and is 76.40 % now, which guessing gives (the most frequent "
             "label has 76.40 %)");
-  EXPECT_EQ(divergence_of({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.77), "");
-  EXPECT_EQ(divergence_of({.loss = 3}, std::nullopt), "");
+  EXPECT_EQ(lost_accuracy({.accuracy = 0.764, .chance = 0.764, .predictions = 16281}, 0.77), "");
+  EXPECT_EQ(lost_accuracy({.loss = 3}, std::nullopt), "");
 }
 
-TEST(LoopControl, ATrainingThatFailedBeforeItsFirstEvaluationHasDiverged) {
-  const Score guess{.loss = 2.3, .accuracy = 0.1, .chance = 0.1, .predictions = 10000};
-  LoopControl course({.total_steps = 100});
-  course.observe(guess, LossWindows{.first = 2.3, .lowest = 1.67, .last = 2.31});
-  EXPECT_EQ(course.divergence(),
-            "the training loss fell from 2.3 to 1.67 and is 2.31 now, and the accuracy of 10.00 % "
-            "is that of guessing (the most frequent label has 10.00 %)");
-  EXPECT_EQ(course.stop(10, false), StopReason::kDiverged);
+// The score of a model that guesses among ten labels.
+constexpr Score kGuess{
+    .loss = 2.3, .accuracy = 0.1, .chance = 0.1, .label_entropy = 2.3026, .predictions = 10000};
+
+TEST(LoopControl, ATrainingWhoseLossIsBackAtGuessingHasDivergedUnlessItRecovers) {
+  const LossWindows back{.lowest = 1.67, .last = 2.31};
+  LoopControl at_the_end({.total_steps = 100});
+  at_the_end.observe(100, kGuess, back);
+  EXPECT_EQ(at_the_end.divergence(),
+            "the training loss fell to 1.67 and rose to 2.31 again, where guessing has 2.303; the "
+            "accuracy is 10.00 %, and the most frequent label has 10.00 %");
+  EXPECT_EQ(at_the_end.stop(100, false), StopReason::kDiverged);
+
+  LoopControl twice({.total_steps = 100});
+  twice.observe(10, kGuess, back);
+  EXPECT_EQ(twice.stop(10, false), std::nullopt);
+  twice.observe(20, kGuess, back);
+  EXPECT_EQ(twice.stop(20, false), StopReason::kDiverged);
+
+  LoopControl recovers({.total_steps = 100});
+  recovers.observe(10, kGuess, back);
+  recovers.observe(20, kGuess, LossWindows{.lowest = 1.67, .last = 2});
+  recovers.observe(30, kGuess, back);
+  EXPECT_EQ(recovers.stop(30, false), std::nullopt);
 }
 
 TEST(LoopControl, ATrainingThatHasLearnedLittleHasNotDiverged) {
-  const Score guess{.loss = 2.3, .accuracy = 0.1, .chance = 0.1, .predictions = 10000};
-  // A training that begins, one whose loss rises in the warm-up, one that fits the training part
-  // only, and one whose losses vary as much.
-  for (const LossWindows& train : {LossWindows{.first = 2.3, .lowest = 2.25, .last = 2.3},
-                                   {.first = 2.3, .lowest = 2.3, .last = 2.6},
-                                   {.first = 2.3, .lowest = 0.1, .last = 0.15},
-                                   {.first = 2.3, .lowest = 1.67, .last = 2.31, .error = 0.11}})
-    EXPECT_EQ(divergence_of(guess, std::nullopt, train), "");
-  EXPECT_EQ(divergence_of(guess, std::nullopt, std::nullopt), "");
-  // The accuracy is high; the labels are rare, and the model ranks them well.
-  const LossWindows back{.first = 0.33, .lowest = 0.28, .last = 0.33};
-  EXPECT_EQ(divergence_of({.accuracy = 0.8, .chance = 0.1, .predictions = 10000}, {}, back), "");
-  Score rare{.accuracy = 0.9, .chance = 0.9, .predictions = 10000, .auc = 0.75};
-  EXPECT_EQ(divergence_of(rare, {}, back), "");
-  rare.auc = 0.5;
-  EXPECT_NE(divergence_of(rare, {}, back), "");
+  // A training that begins, one whose loss rises in the warm-up, and one that fits only the
+  // training part.
+  for (const LossWindows& train : {LossWindows{.lowest = 2.25, .last = 2.3},
+                                   {.lowest = 2.3, .last = 2.6},
+                                   {.lowest = 0.1, .last = 0.15}})
+    EXPECT_EQ(lost_progress(kGuess, train), "");
+  Score high = kGuess;
+  high.accuracy = 0.8;
+  EXPECT_EQ(lost_progress(high, {.lowest = 1.67, .last = 2.31}), "");
+  // One label in ten is positive, and the model ranks the samples well.
+  Score uneven{.accuracy = 0.9,
+               .chance = 0.9,
+               .label_entropy = 0.325,
+               .label_deviation = 0.659,
+               .predictions = 10000};
+  const LossWindows back{.lowest = 0.1, .last = 0.33};
+  uneven.auc = 0.75;
+  EXPECT_EQ(lost_progress(uneven, back), "");
+  uneven.auc = 0.5;
+  EXPECT_NE(lost_progress(uneven, back), "");
+  EXPECT_EQ(lost_progress(uneven, {.lowest = 0.15, .last = 0.33}), "");  // six standard errors
+}
+
+TEST(LoopControl, ScoresKnowTheLossOfGuessingByTheLabels) {
+  Score even;
+  add_labels(std::vector<double>{25, 25, 0, 25, 25}, even);
+  EXPECT_DOUBLE_EQ(even.chance, 0.25);
+  EXPECT_DOUBLE_EQ(even.predictions, 100);
+  EXPECT_NEAR(even.label_entropy, std::log(4), 1e-12);
+  EXPECT_NEAR(even.label_deviation, 0, 1e-6);
+  Score uneven;
+  add_labels(std::vector<double>{10, 90}, uneven);
+  EXPECT_DOUBLE_EQ(uneven.chance, 0.9);
+  EXPECT_NEAR(uneven.label_entropy, 0.1 * std::log(10) + 0.9 * std::log(1 / 0.9), 1e-12);
+  EXPECT_NEAR(uneven.label_deviation, 0.3 * std::log(9), 1e-12);  // sqrt(p q) ln(q / p)
+}
+
+// A model that predicts the share of a rare label has a loss that depends on how often the label
+// occurs. The windows without it have the lowest losses.
+TEST(LoopControl, RareLabelsAreNoProgress) {
+  constexpr int kBatch = 64;
+  constexpr int kEvaluations = 100;
+  for (const double share : {0.01, 0.03, 0.05, 0.2}) {
+    const double rare_loss = -std::log(share);
+    const double usual_loss = -std::log(1 - share);
+    const double deviation = std::sqrt(share * (1 - share)) * (rare_loss - usual_loss);
+    const Score score{.accuracy = 1 - share,
+                      .chance = 1 - share,
+                      .label_entropy = share * rare_loss + (1 - share) * usual_loss,
+                      .label_deviation = deviation,
+                      .predictions = 10000};
+    Rng rng(5);
+    LossTrend trend;
+    for (int evaluation = 0; evaluation < kEvaluations; ++evaluation) {
+      for (int step = 0; step < 100; ++step) {
+        double loss = 0;
+        for (int i = 0; i < kBatch; ++i) loss += rng.uniform() < share ? rare_loss : usual_loss;
+        trend.add(loss / kBatch, kBatch);
+      }
+      EXPECT_EQ(lost_progress(score, *trend.windows()), "") << share;
+    }
+  }
 }
 
 TEST(LoopControl, AModelGuessesIfItIsNoBetterThanTheMostFrequentLabel) {
-  const auto guesses = [](double accuracy, std::optional<double> auc) {
-    return is_guessing({.accuracy = accuracy, .chance = 0.9, .predictions = 10000, .auc = auc});
+  const auto guesses = [](double accuracy, std::optional<double> auc, double predictions = 1e6) {
+    return is_guessing(
+        {.accuracy = accuracy, .chance = 0.9, .predictions = predictions, .auc = auc});
   };
   EXPECT_TRUE(guesses(0.9, {}));
   EXPECT_TRUE(guesses(0.1, {}));
-  EXPECT_TRUE(guesses(0.9089, {}));  // three standard deviations are 0.009
-  EXPECT_FALSE(guesses(0.9091, {}));
+  EXPECT_TRUE(guesses(0.9008, {}));  // three standard deviations are 0.0009
+  EXPECT_FALSE(guesses(0.901, {}));
   EXPECT_TRUE(guesses(0.9, 0.55));
   EXPECT_FALSE(guesses(0.9, 0.75));
+  // Three standard deviations of 60 samples reach beyond 100 %.
+  EXPECT_FALSE(guesses(0.95, {}, 60));
   EXPECT_FALSE(is_guessing({.loss = 1}));
-}
-
-// Rare labels: the mean loss of a step depends on how many of them it has.
-TEST(LossTrend, TheErrorIsThatOfTheNoisierWindow) {
-  LossTrend trend;
-  const auto add_window = [&trend](double mean, double deviation) {
-    for (std::uint64_t step = 0; step < LossTrend::kLeastSteps; ++step)
-      trend.add(step % 2 == 0 ? mean - deviation : mean + deviation, LossTrend::kLeastSamples);
-  };
-  const double root = std::sqrt(static_cast<double>(LossTrend::kLeastSteps - 1));
-  add_window(3, 0.2);
-  add_window(2, 0.1);
-  EXPECT_NEAR(trend.windows()->error, 0.2 / root, 1e-9);
-  add_window(1, 0.4);
-  EXPECT_NEAR(trend.windows()->error, 0.4 / root, 1e-9);
-  add_window(2, 0.8);  // neither first nor lowest
-  EXPECT_NEAR(trend.windows()->error, 0.4 / root, 1e-9);
-  EXPECT_DOUBLE_EQ(trend.windows()->last, 2);
 }
 
 TEST(LossTrend, WindowsHaveEnoughStepsAndSamples) {
@@ -172,7 +222,6 @@ TEST(LossTrend, WindowsHaveEnoughStepsAndSamples) {
   add_window(1);
   add_window(3);
   ASSERT_TRUE(trend.windows().has_value());
-  EXPECT_DOUBLE_EQ(trend.windows()->first, 2);
   EXPECT_DOUBLE_EQ(trend.windows()->lowest, 1);
   EXPECT_DOUBLE_EQ(trend.windows()->last, 3);
   // Incomplete: too few steps, then too few samples.
@@ -185,12 +234,12 @@ TEST(LossTrend, WindowsHaveEnoughStepsAndSamples) {
 
 TEST(LoopControl, GoesOnAfterARestoreAsIfItHadNotStopped) {
   LoopControl first({.total_steps = 100, .patience = 2});
-  first.observe({.loss = 1});
-  first.observe({.loss = 2});
+  first.observe(10, {.loss = 1});
+  first.observe(10, {.loss = 2});
   LoopControl second({.total_steps = 100, .patience = 2});
   second.restore(first.state());
   EXPECT_EQ(second.stop(10, false), std::nullopt);
-  second.observe({.loss = 1});
+  second.observe(10, {.loss = 1});
   EXPECT_EQ(second.stop(10, false), StopReason::kNoImprovement);
 }
 

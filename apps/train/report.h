@@ -74,8 +74,9 @@ struct TrainingRecord {
   std::optional<double> accuracy;
   std::optional<double> best_accuracy;
   std::optional<double> auc;
-  std::optional<double> rmse;            // of a regression, in the unit of the target
-  std::optional<double> guessing;        // the accuracy of guessing, if the last one is no better
+  std::optional<double> rmse;  // of a regression, in the unit of the target
+  // The share of the most frequent label, if the last accuracy is no better.
+  std::optional<double> majority_accuracy;
   std::optional<double> samples_per_s;   // of the whole training
   std::string command;                   // the command line, as a shell reads it
   std::vector<RecordRow> configuration;  // in the order of display

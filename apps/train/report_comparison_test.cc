@@ -76,7 +76,7 @@ class RecordFile : public testing::Test {
 TEST_F(RecordFile, ARecordComesBackWhole) {
   TrainingRecord record = run_of(0.25);
   record.points[0].train_loss = std::nan("");
-  record.guessing = 0.1;
+  record.majority_accuracy = 0.1;
   record.divergence = "the accuracy was 80 %";
   const auto runs = read_records(write("a.json", line_of(record)));
   ASSERT_TRUE(runs.has_value()) << runs.error().message;

@@ -58,7 +58,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   put(json, "best_accuracy", record.best_accuracy);
   put(json, "auc", record.auc);
   put(json, "rmse", record.rmse);
-  put(json, "guessing", record.guessing);
+  put(json, "majority_accuracy", record.majority_accuracy);
   put(json, "samples_per_s", record.samples_per_s);
   if (!record.command.empty()) json["command"] = record.command;
   json["configuration"] = Json::object();

@@ -148,7 +148,7 @@ Result<TrainingRecord> record_of(const nlohmann::ordered_json& json) {
   members.read("best_accuracy", record.best_accuracy);
   members.read("auc", record.auc);
   members.read("rmse", record.rmse);
-  members.read("guessing", record.guessing);
+  members.read("majority_accuracy", record.majority_accuracy);
   members.read("samples_per_s", record.samples_per_s);
   members.read("command", record.command);
   read_configuration(members, record);

@@ -54,8 +54,8 @@ TrainerOptions trainer_options(const Training::Parts& with) {
                         .straggle = options.straggle,
                         .delay = options.delay,
                         .servers = with.servers};
-  const bool tells = with.job.rank() == 0 && with.servers.directory.empty();
-  if (tells) result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
+  if (with.job.rank() == 0)
+    result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
   if (options.precision == "float16") result.loss_scale = LossScale{.initial = options.loss_scale};
   if (options.clip_norm > 0) result.clip_norm = options.clip_norm;
   if (options.clip_value > 0) result.clip_value = options.clip_value;
@@ -237,7 +237,8 @@ void Training::step() {
   if (samples > 0) loss_trend_.add(mean, samples);
   // With servers, only this worker's samples are known: assume the same for the others.
   if (has_servers()) samples *= division_.living().size();
-  // A mean over all ranks, so that all of them stop here.
+  // In the group this is a mean over all ranks, so all of them stop here. With servers the launcher
+  // ends the others.
   if (!std::isfinite(mean))
     throw Divergence(invalid(
         "the training has diverged: the loss of step {} is {}: a rate of {} is too high, so "
@@ -309,14 +310,10 @@ std::vector<double> Training::take_reports(std::vector<double> sums) {
 std::optional<LossWindows> Training::mean_loss_windows() {
   const std::optional<LossWindows> own = loss_trend_.windows();
   const LossWindows of = own.value_or(LossWindows());
-  const std::vector<double> sums =
-      trainer_.sum({own ? 1.0 : 0.0, of.first, of.lowest, of.last, of.error});
+  const std::vector<double> sums = trainer_.sum({own ? 1.0 : 0.0, of.lowest, of.last});
   const double ranks = sums[0];
   if (!(ranks > 0)) return std::nullopt;
-  return LossWindows{.first = sums[1] / ranks,
-                     .lowest = sums[2] / ranks,
-                     .last = sums[3] / ranks,
-                     .error = sums[4] / ranks};
+  return LossWindows{.lowest = sums[1] / ranks, .last = sums[2] / ranks};
 }
 
 void Training::evaluate() {
@@ -327,7 +324,7 @@ void Training::evaluate() {
                             .workers = static_cast<int>(division_.living().size())};
   const Score score =
       app::evaluate(here, trainer_, with_.model, with_.prepared, with_.options, with_.device);
-  control_.observe(score, mean_loss_windows());
+  control_.observe(done_.steps, score, mean_loss_windows());
   trainer_.schedule().observe(score.loss);
   log_.evaluation(done_, epochs(), {began, elapsed()}, score);
   with_.console.say(evaluation_line({.epochs = epochs(),

@@ -106,7 +106,7 @@ void TrainingLog::evaluation(const Moment& moment, double epochs, const Span& sp
   record_.accuracy = score.accuracy;
   record_.auc = score.auc;
   record_.rmse = score.rmse;
-  record_.guessing = is_guessing(score) ? std::optional(score.chance) : std::nullopt;
+  record_.majority_accuracy = is_guessing(score) ? std::optional(score.chance) : std::nullopt;
   if (score.accuracy)
     record_.best_accuracy = std::max(record_.best_accuracy.value_or(0), *score.accuracy);
   point_at_ += span.end - span.begin;
@@ -164,11 +164,11 @@ std::string summary_of(const TrainingRecord& record) {
     text += fmt::format(
         "\n  error: {}; a lower --rate, --clip-norm or a plan with fewer late gradients may help",
         record.divergence);
-  else if (record.guessing)
+  else if (record.majority_accuracy)
     text += fmt::format(
-        "\n  warning: the model is no better than guessing (the most frequent label has {:.2f} %); "
-        "a lower --rate or a longer training may help",
-        *record.guessing * 100);
+        "\n  warning: the accuracy is no better than that of always answering the most frequent "
+        "label, {:.2f} %; a lower --rate or a longer training may help",
+        *record.majority_accuracy * 100);
   return text + lost_workers_text(record) + unsaved_text(record);
 }
 

@@ -77,8 +77,8 @@ TEST(Summary, WarnsOfAModelThatGuessesAtTheEnd) {
     log.evaluation({.steps = 1}, 1, {1s, 1s}, score);
     return summary_of(log.finish({.steps = 1}, 1, 1s, StopReason::kCompleted));
   };
-  EXPECT_NE(end(guess).find("\n  warning: the model is no better than guessing (the most frequent "
-                            "label has 10.00 %)"),
+  EXPECT_NE(end(guess).find("\n  warning: the accuracy is no better than that of always answering "
+                            "the most frequent label, 10.00 %"),
             std::string::npos);
   EXPECT_EQ(end(better).find("warning"), std::string::npos);
 }
