@@ -28,8 +28,9 @@ struct Defaults {
   std::string optimizer = "sgd";
   double rate = 0.1;
   std::string schedule = "constant";
-  std::uint64_t warmup = 0;  // steps; at most a tenth of the training
-  double clip_norm = 0;      // 0: gradients are not clipped
+  // Steps, but at most a tenth of the training. sgd with late gradients has three times as many.
+  std::uint64_t warmup = 0;
+  double clip_norm = 0;  // 0: gradients are not clipped
   std::string eval_every = "1 epoch";
 };
 

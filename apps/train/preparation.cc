@@ -12,8 +12,9 @@
 #include "apps/train/model_state.h"
 #include "apps/train/preprocessing_json.h"
 #include "base/errors.h"
+#include "codec/encoder/sender_rules.h"
 #include "data/scaled_targets.h"
-#include "optimizer/update_rule.h"
+#include "exchange/plan_advice.h"
 #include "policy/rules.h"
 #include "train/disturbance.h"
 
@@ -29,17 +30,39 @@ Result<T> of_option(const char* option, Result<T> result) {
 
 constexpr std::uint64_t kManySteps = std::uint64_t{1} << 40;
 constexpr std::uint64_t kWarmupShare = 10;
+constexpr std::uint64_t kLateWarmupFactor = 3;
+constexpr std::string_view kWarmupSetting = "warmup=";
 
-// Returns the schedule of the user, or that of the recipe with a warm-up that leaves most of the
-// training.
-std::string schedule_text(const TrainOptions& options, const recipes::Recipe& recipe,
-                          std::uint64_t steps) {
-  if (!options.schedule.empty()) return options.schedule;
-  const recipes::Defaults defaults = recipe.defaults();
-  const std::uint64_t warmup = std::min(defaults.warmup, steps / kWarmupShare);
-  if (warmup == 0) return defaults.schedule;
-  const bool has_settings = defaults.schedule.find(':') != std::string::npos;
-  return fmt::format("{}{}warmup={}", defaults.schedule, has_settings ? "," : ":", warmup);
+// sgd with late gradients is stable only at much smaller learning rates than with bsp, most of all
+// while the model learns fastest, at the end of the usual warm-up.
+bool needs_long_warmup(const Preparation& prepared) {
+  return prepared.has_late_gradients && prepared.optimizer.kind == OptimizerKind::kSgd;
+}
+
+// The schedule of the user for a training of `steps` steps, or that of the recipe with a warm-up
+// that leaves most of the training.
+Result<RateSchedule> schedule_of(const TrainOptions& options, const recipes::Recipe& recipe,
+                                 const Preparation& prepared, std::uint64_t steps) {
+  std::string text = options.schedule;
+  if (text.empty()) {
+    const recipes::Defaults defaults = recipe.defaults();
+    std::uint64_t warmup = std::min(defaults.warmup, steps / kWarmupShare);
+    if (needs_long_warmup(prepared)) warmup *= kLateWarmupFactor;
+    text = defaults.schedule;
+    const char separator = text.find(':') == std::string::npos ? ':' : ',';
+    if (warmup > 0) text += fmt::format("{}{}{}", separator, kWarmupSetting, warmup);
+  }
+  return of_option("--schedule", RateSchedule::parse(text, steps));
+}
+
+// About a schedule of the user; empty: none.
+std::string schedule_advice(const TrainOptions& options, const Preparation& prepared) {
+  const bool has_warmup = options.schedule.find(kWarmupSetting) != std::string::npos;
+  if (options.schedule.empty() || has_warmup || !needs_long_warmup(prepared)) return "";
+  return fmt::format(
+      "--schedule {}: with late gradients sgd may diverge in the first steps; add a {}N of a tenth "
+      "to a third of the steps",
+      options.schedule, kWarmupSetting);
 }
 
 data::Strategy strategy_of(plan::Data data) {
@@ -256,7 +279,9 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   const plan::Plan defaults{.home = asked ? plan::Home::kServer : plan::Home::kGroup};
   TALLY_TRY(prepared.plan, of_option("--plan", plan::parse_plan(options.plan, defaults)));
   TALLY_TRY(of_option("--plan", plan::check_exchanges_gradients(prepared.plan, "this recipe")));
-  TALLY_TRY(of_option("--plan", policy::rules_of(prepared.plan, workers, options.seed)));
+  TALLY_TRY(const policy::Rules rules,
+            of_option("--plan", policy::rules_of(prepared.plan, workers, options.seed)));
+  prepared.has_late_gradients = policy::has_late_gradients(rules);
   prepared.strategy = strategy_of(prepared.plan.data);
   const bool home = prepared.plan.home == plan::Home::kServer;
   if (asked && !home)
@@ -272,11 +297,10 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   if (prepared.servers.kind == ServerChoice::Kind::kColocated && prepared.servers.count > workers)
     return invalid("--servers {}: there are only {} workers, for a server each", options.servers,
                    workers);
-  if (home && optimizer::is_layerwise(prepared.optimizer))
-    return invalid(
-        "--optimizer {}: needs norms over whole parameters, which servers "
-        "have in parts; use home=group",
-        options.optimizer);
+  const std::vector<OptimizerSpec> optimizers{prepared.optimizer};
+  const std::vector senders{codec::sender_facts(prepared.plan.codec, prepared.optimizer, workers)};
+  TALLY_TRY(of_option("--plan",
+                      exchange::check_optimizers({prepared.plan, optimizers, senders, workers})));
   TALLY_TRY(const auto stragglers,
             of_option("--straggle", train::parse_stragglers(options.straggle)));
   for (const auto& straggler : stragglers)
@@ -304,14 +328,12 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
   TALLY_TRY(set_plan(options, workers.all, prepared));
   // Checked before the data is opened, which may take a while; the number of steps is known only
   // then.
-  TALLY_TRY(of_option("--schedule",
-                      RateSchedule::parse(schedule_text(options, recipe, kManySteps), kManySteps)));
+  TALLY_TRY(schedule_of(options, recipe, prepared, kManySteps));
   TALLY_TRY(open_data(options, recipe, workers.here, cache, prepared));
   TALLY_TRY(set_lengths(options, recipe, workers.all, prepared));
-  const std::uint64_t steps = prepared.control.total_steps;
-  TALLY_TRY(
-      prepared.schedule,
-      of_option("--schedule", RateSchedule::parse(schedule_text(options, recipe, steps), steps)));
+  TALLY_TRY(prepared.schedule,
+            schedule_of(options, recipe, prepared, prepared.control.total_steps));
+  prepared.schedule_advice = schedule_advice(options, prepared);
   TALLY_TRY(set_loop_control(options, recipe.defaults(), prepared));
   TALLY_TRY(set_resume(options, recipe, prepared));
   TALLY_TRY(set_record(options, prepared));

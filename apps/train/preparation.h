@@ -32,7 +32,9 @@ struct ResumePoint {
 struct Preparation {
   OptimizerSpec optimizer;
   RateSchedule schedule;
+  std::string schedule_advice;  // empty: none
   plan::Plan plan;
+  bool has_late_gradients = false;  // policy::has_late_gradients()
   ServerChoice servers;
   std::optional<Secret> server_secret;  // for standalone servers
   data::Strategy strategy = data::Strategy::kPartition;

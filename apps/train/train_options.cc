@@ -48,7 +48,12 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
                           defaults.rate, usual_optimizers(defaults)),
               {.least = 0, .above_least = true});
   const std::string warmup =
-      defaults.warmup > 0 ? fmt::format(" with up to {} steps of warm-up", defaults.warmup) : "";
+      defaults.warmup > 0
+          ? fmt::format(
+                " with up to {} steps of warm-up (three times as many for sgd with asp, ssp, "
+                "kasync, softsync and kbatch:K,async)",
+                defaults.warmup)
+          : "";
   command.add("--schedule", &o.schedule,
               fmt::format("Learning rate schedule: constant, step, multistep, cosine, linear, "
                           "onecycle or plateau, as in cosine:min=0.01,warmup=100; default: {}{}",

@@ -172,6 +172,8 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                       options.live_columns));
   console.say(
       wrapped("plan " + plan::short_text(prepared.plan, options.plan), options.live_columns));
+  if (!prepared.schedule_advice.empty())
+    console.say(wrapped(prepared.schedule_advice, options.live_columns));
   if (!initial.text.empty()) console.say(wrapped("--init: " + initial.text, options.live_columns));
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,

@@ -34,8 +34,10 @@ enum class Update : std::uint8_t {
 enum class Stale : std::uint8_t { kKeep, kDrop, kScale, kCompensate };
 // The share of the learning rate that a gradient gets which is applied without waiting for others.
 enum class RateShare : std::uint8_t {
-  kDamped,  // its share by samples, divided by 1 + staleness * share
-  kShared,  // its share by samples
+  // share / (1 + staleness * share), to the power optimizer::share_power(); `share` is the
+  // gradient's share by samples.
+  kDamped,
+  kShared,  // share, to the same power
   kFull,    // all of it
 };
 // How a server adds gradients that arrive at the same time.

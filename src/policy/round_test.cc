@@ -428,7 +428,7 @@ TEST(Round, RatesCountRanksThatHaveNotJoinedYet) {
 TEST(Round, RatesAreThoseOfTheRules) {
   Round round = crew("update=asp stale=scale", 4);
   round.set_version(12);
-  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 0.25 / 3);
+  EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 0)), 0.0625 / 3);
   EXPECT_DOUBLE_EQ(round.rate_factor(from(10, 12)), 0.25);
   EXPECT_DOUBLE_EQ(crew("update=bsp", 4).rate_factor(from(10, 0)), 1);
 }

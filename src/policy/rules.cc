@@ -132,6 +132,12 @@ ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t cloc
   }
 }
 
+bool has_late_gradients(const Rules& rules) {
+  if (rules.workers == 1) return false;
+  if (!rules.has_rounds()) return true;
+  return rules.any_version && !(rules.update == Update::kKasync && rules.needed == rules.workers);
+}
+
 double turns_of(const Rules& rules, int workers) {
   if (!rules.has_rounds()) return workers;
   if (!rules.any_version) return 1;
@@ -142,11 +148,9 @@ double rate_factor(const Rules& rules, double share, std::uint64_t staleness, do
   if (rules.has_rounds() && !rules.any_version) return 1;
   const double own = rules.rate != plan::RateShare::kFull ? share : 1;
   const auto late = static_cast<double>(staleness);
-  const bool scales = rules.stale == plan::Stale::kScale;
-  const bool damps = rules.rate == plan::RateShare::kDamped && !scales;
-  const double damped = damps ? own / (1 + late * own) : own;
+  const double damped = rules.rate == plan::RateShare::kDamped ? own / (1 + late * own) : own;
   double factor = power == 1 ? damped : std::pow(damped, power);
-  if (scales) factor /= std::max(1.0, late * own);
+  if (rules.stale == plan::Stale::kScale) factor /= std::max(1.0, late * own);
   return factor;
 }
 

@@ -55,25 +55,30 @@ struct ReadRule {
 // `version` is the version that the worker's gradient was computed at, `clock` its finished steps.
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
+// Whether updates may have gradients of an older version: with asp, ssp and rounds of any version,
+// unless a single worker or rounds of all workers leave no other update in between.
+bool has_late_gradients(const Rules& rules);
+
 // Updates that make a step, in which every worker has one gradient on average: N with asp and ssp,
 // N/K in rounds of K gradients of any version (at least 1), and 1 in other rounds.
 double turns_of(const Rules& rules, int workers);
 
 // The factor of the learning rate for a gradient. In rounds of one version it is 1. Elsewhere an
-// update has a part of the learning rate only, because several of them make a step:
+// update gets only part of the learning rate, because several updates make a step:
 //   (share / (1 + t * share))^power; rate=shared: share^power; rate=full: 1
 // t is the staleness. `share` is the update's part of the samples of a step: 1/turns_of() if all
 // workers have equally many. `power` is 1 for sgd (optimizer::share_power). A late gradient counts
-// as if t more workers shared the learning rate, because the largest stable one falls with the
-// delay: gradient descent with delay t is stable up to about pi / (2t + 1) over the curvature. n
-// workers that take turns have t = n - 1 and the factor 1 / (2t + 1). stale=scale divides by
-// t * share instead (rate=full: by t), where that exceeds 1. docs/policies.md has the measurements.
+// as if t more workers shared the learning rate, because the largest stable learning rate falls
+// with the delay: gradient descent with delay t is stable up to about pi / (2t + 1) over the
+// curvature. n workers that take turns have t = n - 1 and the factor 1 / (2t + 1). stale=scale
+// divides the factor further by t * share (rate=full: by t), where that exceeds 1.
+// docs/policies.md has the measurements.
 double rate_factor(const Rules& rules, double share, std::uint64_t staleness, double power = 1);
 
 // The optimizer as it is applied where n = turns_of() updates make a step. With n = 1 it is `spec`.
-// - Workers that take turns act like a momentum of 1 - 1/n. It is subtracted from that of sgd, down
-//   to 0. The gain of the learning rate makes up for the difference: n updates that are not late
-//   move the values as far in the end as one round of bsp does.
+// - Workers that take turns act like a momentum of 1 - 1/n. The momentum of sgd is reduced by as
+//   much, but not below 0. The gain of the learning rate makes up for the difference: n updates
+//   that are not late move the values as far in the end as one round of bsp does.
 // - Adam's beta1 becomes 1 - n (1 - beta1), at least 0: its average spans n times fewer updates.
 // - The updates of a step have n * (1/n)^power of the learning rate together. adamw's decay is
 //   divided by n^(1 - power), so that the weights shrink as much in a step as with bsp, apart from

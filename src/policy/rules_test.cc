@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -112,6 +113,16 @@ TEST(Rules, ValuesMayBeReadWhenThePolicySays) {
   }
 }
 
+TEST(Rules, GradientsAreLateWhereOtherUpdatesComeInBetween) {
+  for (const char* plan : {"update=asp", "update=ssp:1", "update=kasync:3", "update=softsync:1",
+                           "update=softsync:4", "update=kbatch:8,async"})
+    EXPECT_TRUE(has_late_gradients(rules_from(plan, 4))) << plan;
+  for (const char* plan : {"update=bsp", "update=ssp:0", "update=backup:1", "update=subset:2",
+                           "update=kbatch:2", "update=kasync:4"})
+    EXPECT_FALSE(has_late_gradients(rules_from(plan, 4))) << plan;
+  EXPECT_FALSE(has_late_gradients(rules_from("update=asp", 1)));
+}
+
 TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
   struct Case {
     std::string_view plan;
@@ -131,7 +142,8 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
       {"update=asp:rate=shared stale=scale", 0, 0.25},
       {"update=asp:rate=shared stale=scale", 4, 0.25},
       {"update=asp:rate=shared stale=scale", 5, 0.2},
-      {"update=asp stale=scale", 12, 0.25 / 3},
+      {"update=asp stale=scale", 3, 1.0 / 7},
+      {"update=asp stale=scale", 12, 0.0625 / 3},
       {"update=asp:rate=full stale=scale", 0, 1},
       {"update=asp:rate=full stale=scale", 1, 1},
       {"update=asp:rate=full stale=scale", 5, 0.2},
@@ -142,7 +154,7 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
       {"update=kasync:2", 6, 0.125},
       {"update=kasync:2,rate=shared", 15, 0.5},
       {"update=kasync:2,rate=full", 15, 1},
-      {"update=softsync:2 stale=scale", 6, 0.5 / 3},
+      {"update=softsync:2 stale=scale", 6, 0.125 / 3},
       {"update=kbatch:2,async,rate=full stale=scale", 4, 0.25},
       {"update=kbatch:8,async", 0, 1},
   };
@@ -154,6 +166,7 @@ TEST(Rules, TheRateIsSharedDampedScaledOrFull) {
   // Adam takes the root, and adagrad the whole rate, however late.
   EXPECT_DOUBLE_EQ(rate_factor(rules_from("update=asp", 4), 0.25, 12, 0.5), 0.25);
   EXPECT_DOUBLE_EQ(rate_factor(rules_from("update=asp", 4), 0.25, 12, 0), 1);
+  EXPECT_DOUBLE_EQ(rate_factor(rules_from("update=asp stale=scale", 4), 0.25, 12, 0.5), 0.25 / 3);
   EXPECT_EQ(rate_factor(rules_from("update=asp", 4), 0, 12), 0);
 }
 
@@ -219,6 +232,60 @@ TEST(Rules, LateGradientsAreStableWherePlainGradientDescentIs) {
     }
   EXPECT_LT(value_after_turns(rules_from("update=kasync:2", 8), 8, 0.9, 2.5), 1e-3);
   EXPECT_GT(value_after_turns(rules_from("update=asp:rate=shared", 4), 4, 0.9, 2), 1e3);
+}
+
+// The same for plain SGD by workers that take turns, where a worker
+// - pushes the sum of push= gradients, and reads after every step (asp); or
+// - moves its own copy by its gradients, and reads after every S + 1 steps (ssp:S).
+double value_after_groups(const Rules& rules, double speed) {
+  struct Worker {
+    double copy = 1;
+    double sum = 0;                // of gradients that are not pushed yet
+    std::uint64_t read = 0;        // the version of the last read
+    std::uint64_t oldest = 0;      // the version of the oldest gradient in `sum`
+    std::uint64_t own_pushes = 0;  // since the last read; they do not count as staleness
+  };
+  const double share = 1.0 / rules.workers;
+  const auto others = static_cast<std::uint64_t>(rules.workers - 1);
+  const bool reads_own_writes = rules.update == plan::Update::kSsp;
+  std::vector<Worker> workers(static_cast<std::size_t>(rules.workers));
+  double value = 1;
+  std::uint64_t version = 0;
+  const auto read = [&](Worker& worker) {
+    worker = {.copy = value, .sum = worker.sum, .read = version, .oldest = worker.oldest};
+  };
+  for (std::uint64_t step = 1; step <= 3000 && std::abs(value) < 1e6; ++step) {
+    for (Worker& worker : workers) {
+      if (worker.sum == 0) worker.oldest = worker.read;
+      const double gradient = worker.copy;
+      worker.sum += gradient;
+      if (step % rules.push_every == 0) {
+        const std::uint64_t late = version++ - worker.oldest - worker.own_pushes++;
+        value -= speed * rate_factor(rules, share, late) * std::exchange(worker.sum, 0.0);
+      }
+      if (reads_own_writes)
+        worker.copy -= speed * rate_factor(rules, share, others) * gradient;
+      else
+        read(worker);
+    }
+    if (reads_own_writes && step % (rules.bound + 1) == 0)
+      for (Worker& worker : workers) read(worker);
+  }
+  return std::abs(value);
+}
+
+// The limits of docs/policies.md.
+TEST(Rules, GradientsInGroupsLowerTheStableLimit) {
+  const struct {
+    const char* plan;
+    double limit;
+  } kCases[] = {{"update=asp", 3.1},        {"update=asp:push=2", 2.4}, {"update=asp:push=4", 1.1},
+                {"update=asp:push=8", 0.5}, {"update=ssp:1", 1.8},      {"update=ssp:3", 1.3},
+                {"update=ssp:7", 1}};
+  for (const auto& [plan, limit] : kCases) {
+    EXPECT_LT(value_after_groups(rules_from(plan, 4), limit - 0.1), 1e-3) << plan;
+    EXPECT_GT(value_after_groups(rules_from(plan, 4), limit + 0.1), 1) << plan;
+  }
 }
 
 TEST(Rules, NesterovAndDampeningEndWithTheMomentum) {

@@ -172,7 +172,8 @@ void ClientNode::on_view(const Message& message) {
   }
   disconnect_all(behind, nullptr);
   if (!behind.empty() && on_event_)
-    on_event_(fmt::format("servers {} are gone; others go on for them", fmt::join(behind, ", ")));
+    on_event_(fmt::format("lost: servers {}; other servers have their parts now",
+                          fmt::join(behind, ", ")));
   const MutexLock lock(mutex_);
   const NodeId old_primary = queues_.primary(0);
   move_replies_from(behind);

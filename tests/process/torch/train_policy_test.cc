@@ -88,6 +88,42 @@ TEST_F(TrainPolicy, EveryPolicyTrainsOnServersAndInTheGroup) {
   train("update=subset:2", {});
 }
 
+TEST_F(TrainPolicy, ServersApplyLambAndWarnOfCodecsThatHarmIt) {
+  const auto result =
+      result_of({"mlp", "--workers", "2", "--servers", "2", "--data", folder_.table(200),
+                 "--epochs", "8", "--rate", "0.02", "--optimizer", "lamb", "--plan", "codec=sign"});
+  EXPECT_GE(result["accuracy"].get<double>(), 0.8) << output_;
+  EXPECT_THAT(output_, HasSubstr("codec=int8 keeps the accuracy"));
+}
+
+TEST_F(TrainPolicy, SgdWithLateGradientsWarmsUpLonger) {
+  const std::string table = folder_.table(100);
+  const auto warmup = [&](const std::string& plan, const std::vector<std::string>& more) {
+    std::vector<std::string> words{"mlp",
+                                   "--workers",
+                                   "2",
+                                   "--data",
+                                   table,
+                                   "--steps",
+                                   "40",
+                                   "--eval-every",
+                                   "never",
+                                   "--plan",
+                                   "home=server " + plan};
+    words.insert(words.end(), more.begin(), more.end());
+    result_of(words);
+    const std::size_t at = output_.find("warmup=");
+    return at == std::string::npos ? "" : output_.substr(at, output_.find('\n', at) - at);
+  };
+  EXPECT_EQ(warmup("update=bsp", {}), "warmup=4");
+  EXPECT_EQ(warmup("update=asp", {}), "warmup=12");
+  EXPECT_EQ(warmup("update=asp", {"--optimizer", "adam"}), "warmup=4");
+  EXPECT_EQ(warmup("update=asp", {"--schedule", "cosine:warmup=7"}), "warmup=7");
+  EXPECT_EQ(output_.find("may diverge"), std::string::npos) << output_;
+  warmup("update=asp", {"--schedule", "cosine"});
+  EXPECT_THAT(output_, HasSubstr("--schedule cosine: with late gradients sgd may diverge"));
+}
+
 TEST_F(TrainPolicy, ASlowWorkerIsSlowAndADelayIsApplied) {
   const auto result = result_of({"mlp", "--workers", "2", "--data", folder_.table(100), "--batch",
                                  "10", "--steps", "5", "--eval-every", "never", "--straggle",
@@ -248,7 +284,8 @@ TEST_F(TrainPolicy, OptionsThatContradictEachOtherAreRefusedBeforeAnythingStarts
       {{"--plan", "home=group", "--servers", "2"}, "with home=group there are none"},
       {{"--servers", "two"}, "2,colocated"},
       {{"--servers", "3,colocated"}, "only 2 workers"},
-      {{"--servers", "1", "--optimizer", "lamb"}, "norms over whole parameters"},
+      {{"--plan", "home=server update=asp", "--optimizer", "lamb"}, "norms of whole parameters"},
+      {{"--plan", "home=server update=asp stale=compensate:1 codec=sign"}, "momentum=late"},
       {{"--replicas", "2"}, "no servers"},
       {{"--straggle", "rank=2,factor=4"}, "the workers are 0 to 1"},
       {{"--straggle", "rank=1"}, "factor=4"},

@@ -54,6 +54,7 @@ TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
        "another learning rate"},
       {{"mlp", "--data", table, "--eval-every", "never", "--early-stop", "2"},
        "--early-stop needs"},
+      {{"mlp", "--data", table, "--device", "cpu", "--precision", "float16"}, "on GPUs only"},
       {{"linear", "--target-accuracy", "0.5"}, "--target-accuracy"},
       {{"gpt", "--data", folder_.text(), "--width", "30", "--heads", "4"}, "does not divide"},
       {{"mlp", "--data", table, "--config", folder_.file("none")}, "none"},
