@@ -298,7 +298,8 @@ def run(options):
         if experiment.name not in values:
             print(f"not trained: {experiment.name}, which needs {needs_of(experiment)}")
     outside = [each.experiment.name for each in outcomes if not each.is_inside]
-    print(f"outside: {', '.join(outside)}" if outside else "all plans are inside their bands")
+    print(f"outside: {', '.join(outside)}" if outside else
+          "all trained plans are inside their bands")
     return 1 if outside else 0
 
 

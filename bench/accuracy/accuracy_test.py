@@ -143,7 +143,7 @@ class ProgramTest(unittest.TestCase):
         done = self.run_program("--only", "lenet-mnist")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("| `codec=int8` | 99.50 | 0.00 | +0.00 |", self.page())
-        self.assertIn("all plans are inside their bands", done.stdout)
+        self.assertIn("all trained plans are inside their bands", done.stdout)
 
     def test_other_sections_of_the_page_stay_and_the_order_is_that_of_the_experiments(self):
         fashion, mnist = (next(e for e in EXPERIMENTS if e.name == name)

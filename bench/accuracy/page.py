@@ -8,11 +8,12 @@ HEAD = """# Accuracy by plan
     make accuracy
 
 trains everything below and writes this page; [bench/accuracy](../bench/accuracy/README.md) has the
-method. All plans of a table train the same model with the same seeds, samples and settings.
-*spread* is the standard deviation over the seeds. *difference* is the mean advantage over the first
-row with the same seed, with its standard error; positive is better. *band* is how far a plan may be
-behind. The command fails if a plan is further behind than its band and two standard errors, or if
-the first row misses its level.
+method. All plans of a table train the same model with the same seeds, samples and settings; the
+warm-up of LeNet is three times as long with late gradients
+([policies.md](policies.md#learning-rate-and-momentum)). *spread* is the standard deviation over the
+seeds. *difference* is the mean advantage over the first row with the same seed, with its standard
+error; positive is better. *band* is how far a plan may be behind. The command fails if a plan is
+further behind than its band and two standard errors, or if the first row misses its level.
 
 Without `--only` the command first runs the tests `JoinedBatch` of `torch_test`: N workers train as
 one worker with the joined batch, to 1e-10 after 100 steps in float64, for every optimizer, in the
