@@ -72,8 +72,6 @@ std::uint64_t LoopControl::next_due(const Moment& now, const Pace& pace) const {
   return std::max(next, now.steps + 1);
 }
 
-// A training whose loss returns to that of guessing may recover, so the loss counts only if two
-// evaluations in a row show it, or the last one.
 void LoopControl::observe(std::uint64_t steps, const Score& score,
                           const std::optional<LossWindows>& train) {
   // A loss that is not a number is no improvement.
@@ -84,9 +82,15 @@ void LoopControl::observe(std::uint64_t steps, const Score& score,
   state_.without_improvement = better ? 0 : state_.without_improvement + 1;
   divergence_ = lost_accuracy(score, state_.best_accuracy);
   const std::string lost = train ? lost_progress(score, *train) : "";
-  if (divergence_.empty() && (progress_was_lost_ || steps >= options_.total_steps))
-    divergence_ = lost;
-  progress_was_lost_ = !lost.empty();
+  if (lost.empty()) {
+    lost_at_.reset();
+  } else {
+    const bool is_last = steps >= options_.total_steps ||
+                         (options_.patience > 0 && state_.without_improvement >= options_.patience);
+    if (divergence_.empty() && (is_last || (lost_at_ && train->complete > *lost_at_)))
+      divergence_ = lost;
+    if (!lost_at_) lost_at_ = train->complete;
+  }
   if (score.accuracy)
     state_.best_accuracy = std::max(state_.best_accuracy.value_or(0), *score.accuracy);
 }
@@ -96,14 +100,14 @@ void LossTrend::add(double mean, std::uint64_t samples) {
   samples_ += samples;
   if (++steps_ < kLeastSteps || samples_ < kLeastSamples) return;
   windows_.last = sum_ / static_cast<double>(samples_);
-  if (complete_ == 0 || windows_.last < windows_.lowest) windows_.lowest = windows_.last;
-  ++complete_;
+  if (windows_.complete == 0 || windows_.last < windows_.lowest) windows_.lowest = windows_.last;
+  ++windows_.complete;
   sum_ = 0;
   steps_ = samples_ = 0;
 }
 
 std::optional<LossWindows> LossTrend::windows() const {
-  if (complete_ < 2) return std::nullopt;
+  if (windows_.complete < 2) return std::nullopt;
   return windows_;
 }
 
@@ -115,7 +119,8 @@ double spread_of(const Score& score) {
 }
 
 bool has_accuracy_of_guessing(const Score& score) {
-  return score.accuracy && score.predictions > 0 &&
+  // If all test samples have one label, the accuracy says nothing.
+  return score.accuracy && score.predictions > 0 && score.chance < 1 &&
          *score.accuracy <= score.chance + spread_of(score);
 }
 

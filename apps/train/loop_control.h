@@ -52,8 +52,8 @@ struct Score {
   double loss = 0;                 // mean over the test part
   std::optional<double> accuracy;  // where defined
   double chance = 0;               // with accuracy: the share of the most frequent label
-  // With accuracy, the loss of a model that knows only the labels' shares: its mean, which is the
-  // entropy of the labels, and its standard deviation over samples.
+  // With accuracy, the loss of a model that knows only the labels' shares in the test part: its
+  // mean, which is the entropy of the labels, and its standard deviation over samples.
   double label_entropy = 0;
   double label_deviation = 0;
   double predictions = 0;      // with accuracy: behind it
@@ -93,6 +93,7 @@ struct LoopControlState {
 struct LossWindows {
   double lowest = 0;
   double last = 0;
+  double complete = 0;  // windows so far; over ranks, their mean
 };
 
 // Makes the windows of the training losses that one rank sees. A window has at least kLeastSteps
@@ -112,12 +113,12 @@ class LossTrend final {
   std::uint64_t steps_ = 0;
   std::uint64_t samples_ = 0;
 
-  std::uint64_t complete_ = 0;
   LossWindows windows_;
 };
 
 // Whether the model is no better than one that always answers with the most frequent label: its
-// accuracy is that of guessing, and its AUC, where defined, is not clearly above 0.5.
+// accuracy exceeds the share of that label by at most three standard deviations and at most 2 % of
+// the way to 1, and its AUC, where defined, is at most 0.6.
 bool is_guessing(const Score& score);
 
 // Why the accuracy shows that the training has diverged: it is that of guessing, and `best`, the
@@ -161,12 +162,17 @@ class LoopControl final {
   // synchronise after every step.
   std::uint64_t next_due(const Moment& now, const Pace& pace) const;
   // Takes the evaluation after `steps` steps into account. `train` has means over all ranks.
+  // A training whose loss returns to that of guessing may recover, so the loss shows a divergence
+  // only at the second evaluation in a row, with a window of its own, or at the end.
   void observe(std::uint64_t steps, const Score& score,
                const std::optional<LossWindows>& train = std::nullopt);
   // Whether and why the training ends here; evaluations of this step must have been observed.
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
   // The reason of the last evaluation, if the training has diverged; else empty.
   const std::string& divergence() const { return divergence_; }
+  // Whether the last evaluation shows a model that is worth keeping: the training has not diverged,
+  // and its loss is not back at that of guessing.
+  bool is_sound() const { return divergence_.empty() && !lost_at_; }
 
   const LoopControlState& state() const { return state_; }
   void restore(const LoopControlState& state) { state_ = state; }
@@ -174,7 +180,8 @@ class LoopControl final {
  private:
   const LoopControlOptions options_;
   LoopControlState state_;
-  bool progress_was_lost_ = false;  // at the last evaluation
+  // Complete windows at the first of the evaluations in a row that found the loss of guessing.
+  std::optional<double> lost_at_;
   std::string divergence_;
 };
 

@@ -85,6 +85,7 @@ TEST(LoopControl, EndsWhenTheAccuracyFallsToThatOfGuessing) {
       {0.633, 30, {0.967, 0.80}, false},   // 5 samples more are wrong
       {0.633, 30, {0.867, 0.867}, false},  // as before
       {0.1, 1000, {0.50, 0.10, 0.12}, true},
+      {1, 1, {1, 0}, false},  // one test sample
   };
   for (const Case& c : cases) {
     LoopControl course({.total_steps = 100});
@@ -109,25 +110,36 @@ constexpr Score kGuess{
     .loss = 2.3, .accuracy = 0.1, .chance = 0.1, .label_entropy = 2.3026, .predictions = 10000};
 
 TEST(LoopControl, ATrainingWhoseLossIsBackAtGuessingHasDivergedUnlessItRecovers) {
-  const LossWindows back{.lowest = 1.67, .last = 2.31};
+  const auto back = [](double complete) {
+    return LossWindows{.lowest = 1.67, .last = 2.31, .complete = complete};
+  };
   LoopControl at_the_end({.total_steps = 100});
-  at_the_end.observe(100, kGuess, back);
+  at_the_end.observe(100, kGuess, back(9));
   EXPECT_EQ(at_the_end.divergence(),
             "the training loss fell to 1.67 and rose to 2.31 again, where guessing has 2.303; the "
             "accuracy is 10.00 %, and the most frequent label has 10.00 %");
   EXPECT_EQ(at_the_end.stop(100, false), StopReason::kDiverged);
 
   LoopControl twice({.total_steps = 100});
-  twice.observe(10, kGuess, back);
+  twice.observe(10, kGuess, back(3));
   EXPECT_EQ(twice.stop(10, false), std::nullopt);
-  twice.observe(20, kGuess, back);
-  EXPECT_EQ(twice.stop(20, false), StopReason::kDiverged);
+  EXPECT_FALSE(twice.is_sound());
+  twice.observe(20, kGuess, back(3));  // the same window
+  EXPECT_EQ(twice.stop(20, false), std::nullopt);
+  twice.observe(30, kGuess, back(4));
+  EXPECT_EQ(twice.stop(30, false), StopReason::kDiverged);
 
   LoopControl recovers({.total_steps = 100});
-  recovers.observe(10, kGuess, back);
-  recovers.observe(20, kGuess, LossWindows{.lowest = 1.67, .last = 2});
-  recovers.observe(30, kGuess, back);
+  recovers.observe(10, kGuess, back(3));
+  recovers.observe(20, kGuess, LossWindows{.lowest = 1.67, .last = 2, .complete = 4});
+  EXPECT_TRUE(recovers.is_sound());
+  recovers.observe(30, kGuess, back(5));
   EXPECT_EQ(recovers.stop(30, false), std::nullopt);
+
+  LoopControl out_of_patience({.total_steps = 100, .patience = 1});
+  out_of_patience.observe(10, {.loss = 1});
+  out_of_patience.observe(20, kGuess, back(3));
+  EXPECT_EQ(out_of_patience.stop(20, false), StopReason::kDiverged);
 }
 
 TEST(LoopControl, ATrainingThatHasLearnedLittleHasNotDiverged) {

@@ -31,7 +31,6 @@ Result<T> of_option(const char* option, Result<T> result) {
 constexpr std::uint64_t kManySteps = std::uint64_t{1} << 40;
 constexpr std::uint64_t kWarmupShare = 10;
 constexpr std::uint64_t kLateWarmupFactor = 3;
-constexpr std::string_view kWarmupSetting = "warmup=";
 
 // sgd with late gradients is stable only at much smaller learning rates than with bsp, most of all
 // while the model learns fastest, at the end of the usual warm-up.
@@ -50,19 +49,19 @@ Result<RateSchedule> schedule_of(const TrainOptions& options, const recipes::Rec
     if (needs_long_warmup(prepared)) warmup *= kLateWarmupFactor;
     text = defaults.schedule;
     const char separator = text.find(':') == std::string::npos ? ':' : ',';
-    if (warmup > 0) text += fmt::format("{}{}{}", separator, kWarmupSetting, warmup);
+    if (warmup > 0) text += fmt::format("{}warmup={}", separator, warmup);
   }
   return of_option("--schedule", RateSchedule::parse(text, steps));
 }
 
-// About a schedule of the user; empty: none.
+// For a schedule of the user that begins with the whole learning rate; empty: none.
 std::string schedule_advice(const TrainOptions& options, const Preparation& prepared) {
-  const bool has_warmup = options.schedule.find(kWarmupSetting) != std::string::npos;
-  if (options.schedule.empty() || has_warmup || !needs_long_warmup(prepared)) return "";
+  const bool is_sudden = prepared.schedule.factor(0) > 0.5;
+  if (options.schedule.empty() || !is_sudden || !needs_long_warmup(prepared)) return "";
   return fmt::format(
-      "--schedule {}: with late gradients sgd may diverge in the first steps; add a {}N of a tenth "
-      "to a third of the steps",
-      options.schedule, kWarmupSetting);
+      "--schedule {}: with late gradients sgd may diverge in the first steps; add warmup=N, a "
+      "tenth to a third of the steps",
+      options.schedule);
 }
 
 data::Strategy strategy_of(plan::Data data) {

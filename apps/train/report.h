@@ -75,7 +75,7 @@ struct TrainingRecord {
   std::optional<double> best_accuracy;
   std::optional<double> auc;
   std::optional<double> rmse;  // of a regression, in the unit of the target
-  // The share of the most frequent label, if the last accuracy is no better.
+  // The share of the most frequent label, if is_guessing() for the last evaluation.
   std::optional<double> majority_accuracy;
   std::optional<double> samples_per_s;   // of the whole training
   std::string command;                   // the command line, as a shell reads it

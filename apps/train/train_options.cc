@@ -50,8 +50,8 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
   const std::string warmup =
       defaults.warmup > 0
           ? fmt::format(
-                " with up to {} steps of warm-up (three times as many for sgd with asp, ssp, "
-                "kasync, softsync and kbatch:K,async)",
+                " with up to {} steps of warm-up (three times as many for sgd and momentum with "
+                "asp, ssp, kasync, softsync and kbatch:K,async)",
                 defaults.warmup)
           : "";
   command.add("--schedule", &o.schedule,

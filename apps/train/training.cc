@@ -194,13 +194,14 @@ StopReason Training::run() {
     const Due due = control_.due(std::exchange(together_, done_), done_, interrupted);
     next_meeting_ = control_.next_due(done_, pace_);
     if (due.evaluate) evaluate();
-    // A model that has diverged would take the place of an earlier one.
-    const bool is_sound = control_.divergence().empty();
-    if (due.save && is_sound) save();
+    // A model that only guesses would take the place of an earlier one. An interrupted training may
+    // still recover when it is resumed.
+    const bool is_kept = interrupted ? control_.divergence().empty() : control_.is_sound();
+    if (due.save && is_kept) save();
     const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
       // An evaluation stopped the training after a step that was not saved: save the last step.
-      if (saves() && !due.save && is_sound) save();
+      if (saves() && !due.save && is_kept) save();
       return *reason;
     }
     if (!due.evaluate) show_progress();
@@ -310,10 +311,11 @@ std::vector<double> Training::take_reports(std::vector<double> sums) {
 std::optional<LossWindows> Training::mean_loss_windows() {
   const std::optional<LossWindows> own = loss_trend_.windows();
   const LossWindows of = own.value_or(LossWindows());
-  const std::vector<double> sums = trainer_.sum({own ? 1.0 : 0.0, of.lowest, of.last});
+  const std::vector<double> sums = trainer_.sum({own ? 1.0 : 0.0, of.lowest, of.last, of.complete});
   const double ranks = sums[0];
   if (!(ranks > 0)) return std::nullopt;
-  return LossWindows{.lowest = sums[1] / ranks, .last = sums[2] / ranks};
+  return LossWindows{
+      .lowest = sums[1] / ranks, .last = sums[2] / ranks, .complete = sums[3] / ranks};
 }
 
 void Training::evaluate() {

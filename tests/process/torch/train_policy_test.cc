@@ -120,6 +120,8 @@ TEST_F(TrainPolicy, SgdWithLateGradientsWarmsUpLonger) {
   EXPECT_EQ(warmup("update=asp", {"--optimizer", "adam"}), "warmup=4");
   EXPECT_EQ(warmup("update=asp", {"--schedule", "cosine:warmup=7"}), "warmup=7");
   EXPECT_EQ(output_.find("may diverge"), std::string::npos) << output_;
+  warmup("update=asp", {"--schedule", "onecycle"});
+  EXPECT_EQ(output_.find("may diverge"), std::string::npos) << output_;
   warmup("update=asp", {"--schedule", "cosine"});
   EXPECT_THAT(output_, HasSubstr("--schedule cosine: with late gradients sgd may diverge"));
 }
