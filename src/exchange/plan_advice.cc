@@ -97,13 +97,15 @@ std::vector<std::string> warnings(const PlanInUse& use) {
   if (!biased.empty() && squares != use.optimizers.end()) {
     const bool is_adam =
         squares->kind == OptimizerKind::kAdam || squares->kind == OptimizerKind::kAdamW;
-    const std::string instead = is_adam ? "codec=onebit-adam or int8" : "codec=int8";
+    const std::string remedy =
+        plan.codec.kind == plan::Codec::kAuto
+            ? fmt::format("leave {} out of the list", fmt::join(biased, ", "))
+            : fmt::format("{} keeps the accuracy",
+                          is_adam ? "codec=onebit-adam or int8" : "codec=int8");
     all.push_back(fmt::format(
-        "codec={} with {}: the optimizer squares each decoded gradient, which with {} differs a "
-        "lot from the true one; {}",
-        plan::to_string(plan.codec), to_string(*squares), fmt::join(biased, ", "),
-        plan.codec.kind == plan::Codec::kAuto ? "leave that out of the list"
-                                              : instead + " keeps the accuracy"));
+        "codec={} with {}: the optimizer squares each decoded gradient, which differs a lot from "
+        "the true one; {}",
+        plan::to_string(plan.codec), to_string(*squares), remedy));
   }
   const bool one_by_one = plan.update == plan::Update::kAsp || plan.update == plan::Update::kSsp;
   const auto least = static_cast<std::uint64_t>(std::max(0, use.workers - 1));

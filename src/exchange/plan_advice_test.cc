@@ -24,8 +24,8 @@ TEST(PlanAdvice, WarnsOfAListWithBiasedCodecsForAdam) {
   const auto told = [](const OptimizerSpec& optimizer, const char* plan) {
     return warnings({plan::parse_plan(plan).value(), {optimizer}, {}, 4});
   };
-  EXPECT_THAT(told(adam(), "codec=auto:from=int8/sign"),
-              ElementsAre(HasSubstr("with sign differs a lot")));
+  EXPECT_THAT(told(adam(), "codec=auto:from=int8/sign/topk"),
+              ElementsAre(HasSubstr("leave sign, topk out of the list")));
   EXPECT_THAT(told(adam(), "codec=auto:from=int8/qsgd"), IsEmpty());
   EXPECT_THAT(told(adam(), "codec=auto"), IsEmpty());
   EXPECT_THAT(told(sgd(), "codec=auto:from=int8/sign"), IsEmpty());
