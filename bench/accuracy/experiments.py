@@ -141,9 +141,9 @@ EXPERIMENTS = (
                               "codec=int8"))),
     Experiment(
         name="lenet-fashion", title="LeNet on Fashion-MNIST",
-        text="Late gradients (ssp, asp, kasync, softsync) cost about a point in so few epochs, so "
-             "their band is wider. The last three codecs are not recommended. Two seeds rank no "
-             "codecs: benchmarks.md has up to eight.",
+        text="Late gradients (ssp, asp, kasync, softsync) cost up to half a point in so few "
+             "epochs, so their band is wider. The last three codecs are not recommended. Two seeds "
+             "rank no codecs: benchmarks.md has up to eight.",
         recipe="lenet", data="fashion-mnist", arguments="--workers 4 --epochs 6",
         metric=ACCURACY, seeds=2, level=88.5,
         rows=(Row(BSP),
@@ -158,7 +158,7 @@ EXPERIMENTS = (
     Experiment(
         name="gpt", title="GPT on tiny Shakespeare",
         text="Published: 1.88 (nanoGPT on a CPU: the same shape, 12 windows of 64 characters per "
-             "step, 2000 steps). Late gradients cost Adam 1 to 2 % (policies.md), so the band of "
+             "step, 2000 steps). Late gradients cost Adam up to 2 % (policies.md), so the band of "
              "asp is wider.",
         recipe="gpt", data="tinyshakespeare/input.txt.gz",
         arguments="--workers 2 --batch 6 --steps 2000 --sample-length 0 --eval-every 2000",

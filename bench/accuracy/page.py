@@ -9,7 +9,7 @@ HEAD = """# Accuracy by plan
 
 trains everything below and writes this page; [bench/accuracy](../bench/accuracy/README.md) has the
 method. All plans of a table train the same model with the same seeds, samples and settings; the
-warm-up of LeNet is three times as long with late gradients
+warm-up of sgd is three times as long with late gradients
 ([policies.md](policies.md#learning-rate-and-momentum)). *spread* is the standard deviation over the
 seeds. *difference* is the mean advantage over the first row with the same seed, with its standard
 error; positive is better. *band* is how far a plan may be behind. The command fails if a plan is

@@ -56,7 +56,7 @@ struct ReadRule {
 ReadRule read_rule(const Rules& rules, std::uint64_t version, std::uint64_t clock);
 
 // Whether updates may have gradients of an older version: with asp, ssp and rounds of any version,
-// unless a single worker or rounds of all workers leave no other update in between.
+// unless there is one worker, or each round of kasync has a gradient of every worker.
 bool has_late_gradients(const Rules& rules);
 
 // Updates that make a step, in which every worker has one gradient on average: N with asp and ssp,

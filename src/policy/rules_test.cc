@@ -279,7 +279,7 @@ TEST(Rules, GradientsInGroupsLowerTheStableLimit) {
   const struct {
     const char* plan;
     double limit;
-  } kCases[] = {{"update=asp", 3.1},        {"update=asp:push=2", 2.4}, {"update=asp:push=4", 1.1},
+  } kCases[] = {{"update=asp", 3.1},        {"update=asp:push=2", 2.5}, {"update=asp:push=4", 1.1},
                 {"update=asp:push=8", 0.5}, {"update=ssp:1", 1.8},      {"update=ssp:3", 1.3},
                 {"update=ssp:7", 1}};
   for (const auto& [plan, limit] : kCases) {
