@@ -15,8 +15,8 @@ help: ## show this list
 	@echo "Missing Debian 12 packages are installed first if you are root, and named if you are not."
 
 # The groups of tools/packages.txt that a target needs; other targets need `build test`.
-PACKAGES_lint = build lint
-PACKAGES_lint-all = build lint
+PACKAGES_lint = build lint clang
+PACKAGES_lint-all = build lint clang
 PACKAGES_lint-form = lint
 PACKAGES_format = lint
 PACKAGES_asan = build test clang
@@ -67,13 +67,13 @@ accuracy: build/release/build.ninja ## train under many plans for an hour; write
 	@cmake --build build/release --parallel $(JOBS) --target tally tally-train torch_test
 	@bench/accuracy/accuracy.py $(ACCURACY_ARGS)
 
-lint: build/release/build.ninja ## check format and run clang-tidy on what changed since main
+lint: setup ## check format and run clang-tidy on what changed since main
 	@tools/lint.sh changed
 
 lint-form: setup ## check the format of everything
 	@tools/lint.sh form
 
-lint-all: build/release/build.ninja ## check format and run clang-tidy on everything
+lint-all: setup ## check format and run clang-tidy on everything
 	@tools/lint.sh all
 
 format: setup ## format all sources in place

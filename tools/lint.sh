@@ -53,7 +53,10 @@ list_changed() {
   } | sort -u)
 }
 
-# list_tidy SOURCE...: the .cc files, and those of the headers, that are part of the build.
+# list_tidy SOURCE...: the .cc files, and those of the headers, that are part of the build. The
+# preset standalone compiles each file alone; in the others, files are in batches, which clang-tidy
+# does not know.
+database=build/standalone
 list_tidy() {
   local file
   for file in "$@"; do
@@ -63,7 +66,7 @@ list_tidy() {
       *.h) [ ! -f "${file%.h}.cc" ] || echo "${file%.h}.cc" ;;
     esac
   done | sort -u | while read -r file; do
-    if grep -F -- " -c $PWD/$file\"" build/release/compile_commands.json |
+    if grep -F -- " -c $PWD/$file\"" "$database/compile_commands.json" |
       grep -qvF tally_torch_pch; then
       echo "$file"
     fi
@@ -109,11 +112,18 @@ if [ ${#files[@]} -gt 0 ] && ! clang-format --dry-run --Werror "${files[@]}" 2>&
 fi
 check_columns "${limited[@]}" || bad=1
 units=()
-[ "$1" = form ] || mapfile -t units < <(list_tidy "${files[@]}")
+if [ "$1" != form ]; then
+  cmake --preset standalone >/dev/null
+  mapfile -t units < <(list_tidy "${files[@]}")
+  if [ "$1" = all ] && [ ${#units[@]} -eq 0 ]; then
+    echo "lint: $database has no command for any file, so clang-tidy would check nothing"
+    bad=1
+  fi
+fi
 if [ ${#units[@]} -gt 0 ]; then
   # One file per call, so that all processors stay busy to the end.
   printf '%s\0' "${units[@]}" |
-    xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p build/release \
+    xargs -0 -n 1 -P "$(nproc)" clang-tidy --quiet -p "$database" \
       2> >(grep -vE '^[0-9]+ (warnings?|errors?).* generated|^Suppressed' >&2) || bad=1
 fi
 [ "$bad" = 0 ] && echo "lint: ${#files[@]} sources formatted, ${#units[@]} through clang-tidy;" \
