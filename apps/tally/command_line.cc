@@ -49,7 +49,7 @@ template <typename T>
 using Element = typename ElementOf<T>::type;
 
 template <typename T>
-constexpr bool is_number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+constexpr bool kIsNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 std::string limits_text(const OptionRules& rules) {
   const bool unlimited = !rules.most || *rules.most > kMostShown;
@@ -71,7 +71,7 @@ void check_value(const std::string& name, const std::string& text, const OptionR
   const auto refuse = [&](const std::string& why) {
     throw UsageError(fmt::format("{} {}: {}", name, text, why));
   };
-  if constexpr (is_number<T>) {
+  if constexpr (kIsNumber<T>) {
     const double least = rules.least.value_or(0);
     if (std::is_unsigned_v<T> && text.starts_with('-'))
       refuse(fmt::format("need at least {}", least));
@@ -102,7 +102,7 @@ void check_value(const std::string& name, const std::string& text, const OptionR
 // Returns the default for the help; empty: the help shows none.
 template <typename T>
 std::string default_text(const T& value, const OptionRules& rules) {
-  if constexpr (is_number<T>) {
+  if constexpr (kIsNumber<T>) {
     return is_within(static_cast<double>(value), rules) ? fmt::format("{}", value) : "";
   } else if constexpr (std::is_same_v<T, std::string>) {
     return value;
@@ -118,8 +118,8 @@ std::string value_text(const T& value, const OptionRules& rules, bool positional
   std::string text = rules.value;
   if (text.empty() && !rules.choices.empty())
     text = fmt::format("{}", fmt::join(rules.choices, "|"));
-  if (text.empty() && !positional) text = is_number<Element<T>> ? "N" : "TEXT";
-  std::string facts = is_number<Element<T>> ? limits_text(rules) : "";
+  if (text.empty() && !positional) text = kIsNumber<Element<T>> ? "N" : "TEXT";
+  std::string facts = kIsNumber<Element<T>> ? limits_text(rules) : "";
   if (const std::string usual = default_text(value, rules); !usual.empty())
     facts += (facts.empty() ? "default " : ", default ") + usual;
   if (!facts.empty()) text += fmt::format(" ({})", facts);

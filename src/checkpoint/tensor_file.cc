@@ -28,12 +28,14 @@ Result<void> write_all(const fs::path& path, const std::string& header,
                        const std::function<Result<void>(const WriteRange&)>& fill) {
   TALLY_TRY(const File file, File::create(path));
   TALLY_TRY(file.write_at(0, std::as_bytes(std::span(header))));
-  TALLY_TRY(fill([&](std::size_t tensor, std::uint64_t first, std::span<const std::byte> bytes) {
+  const WriteRange write = [&](std::size_t tensor, std::uint64_t first,
+                               std::span<const std::byte> bytes) {
     const Entry& entry = entries[tensor];
     const std::uint64_t begin = entry.begin + first * size_of(entry.tensor.type);
     TALLY_CHECK(begin + bytes.size() <= entry.end);
     return file.write_at(header.size() + begin, bytes);
-  }));
+  };
+  TALLY_TRY(fill(write));
   return file.sync();
 }
 

@@ -89,7 +89,7 @@ Schedule segmented_ring_allreduce(const Vector& vector, Rank rank, int ranks,
     return schedule;
   }
   const SegmentedChunks chunks(vector, ranks, cut.bytes);
-  schedule.overlap_steps(static_cast<std::size_t>(kTurnsAhead * cut.at_once));
+  schedule.overlap_steps(std::size_t{kTurnsAhead} * static_cast<std::size_t>(cut.at_once));
   for (int first = 0; first < chunks.segments(); first += cut.at_once) {
     const int last = std::min(first + cut.at_once, chunks.segments());
     for (int turn = 0; turn < 2 * (ranks - 1); ++turn) {

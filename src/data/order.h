@@ -22,6 +22,7 @@ struct Position {
   std::uint64_t epoch = 0;
   // Finished samples of this epoch: of all workers together, or with kReplicate of each worker.
   std::uint64_t samples = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy takes the 0 of the comparison for a pointer.
   friend auto operator<=>(const Position&, const Position&) = default;
 };
 

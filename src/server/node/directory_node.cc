@@ -125,9 +125,10 @@ bool DirectoryNode::is_copied(NodeId server) const {
     if (!contains(chain, server)) continue;
     // The first that is heard of is the primary of the slot, or becomes it when the silent ones
     // before it are given up as well.
-    const auto next = std::find_if(chain.begin(), chain.end(), [&](NodeId other) {
-      return other != server && now_ - members_.at(other).heard <= limits_.shortest();
-    });
+    const auto next =
+        std::find_if(chain.begin(), chain.end(), [&](NodeId other) TALLY_REQUIRES(mutex_) {
+          return other != server && now_ - members_.at(other).heard <= limits_.shortest();
+        });
     if (next == chain.end() || members_.at(*next).complete_view != view_.number) return false;
   }
   return true;
