@@ -64,7 +64,7 @@ class TwoHostsRun : public OnTwoHosts {
 };
 
 TEST_F(TwoHostsRun, RanksOfBothHostsGetTheRightSums) {
-  Child& job = start({}, {"sums", "20"});
+  Child& job = start({"--lost-after", kNever}, {"sums", "20"});
   EXPECT_TRUE(all_say("sums 20 right")) << job.transcript();
   EXPECT_TRUE(job.exits(0)) << job.transcript();
 }
