@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "kernel/update/update.h"
-#include "optimizer/adam_factors.h"
+#include "optimizer/step_factors.h"
 
 namespace tally::optimizer {
 namespace {
@@ -14,36 +14,9 @@ bool is_adam_like(OptimizerKind kind) {
          kind == OptimizerKind::kLamb;
 }
 
-// The first gradient is not dampened.
-template <typename T>
-kernel::SgdFactors<T> sgd_factors(const OptimizerSpec& spec, const StepFacts& facts) {
-  const bool first = facts.step == 1;
-  return {.rate = static_cast<T>(facts.rate),
-          .momentum = static_cast<T>(spec.momentum),
-          .gain = static_cast<T>(first ? 1.0 : 1.0 - spec.dampening),
-          .weight_decay = static_cast<T>(spec.weight_decay)};
-}
-
-template <typename T>
-kernel::AdagradFactors<T> adagrad_factors(const OptimizerSpec& spec, const StepFacts& facts) {
-  const auto steps_before = static_cast<double>(facts.step - 1);
-  return {.rate = static_cast<T>(facts.rate / (1 + steps_before * spec.rate_decay)),
-          .epsilon = static_cast<T>(spec.epsilon),
-          .weight_decay = static_cast<T>(spec.weight_decay)};
-}
-
-template <typename T>
-kernel::AdamFactors<T> adam_factors(const OptimizerSpec& spec, const StepFacts& facts) {
-  return adam_factors<T>(spec, facts.rate, corrections_at(spec, facts.step));
-}
-
 template <typename T>
 void update_ftrl(const OptimizerSpec& spec, const StepFacts& facts, const Segment<T>& segment) {
-  const kernel::FtrlFactors<T> factors{.scale = static_cast<T>(facts.rate / spec.rate),
-                                       .rate = static_cast<T>(spec.rate),
-                                       .beta = static_cast<T>(spec.beta),
-                                       .l1 = static_cast<T>(spec.l1),
-                                       .l2 = static_cast<T>(spec.l2)};
+  const auto factors = ftrl_factors<T>(spec, facts);
   if (facts.step == 1) begin_state(spec, segment);
   kernel::update_kernels<T>().ftrl(factors, segment.parameters.data(), segment.gradient.data(),
                                    segment.state[0].data(), segment.state[1].data(),
@@ -164,17 +137,14 @@ void finish(const OptimizerSpec& spec, const StepFacts& facts, const Norms& norm
   TALLY_CHECK(is_layerwise(spec));
   check_segment(spec, facts, segment);
   const auto& loops = kernel::update_kernels<T>();
-  const auto rate = static_cast<T>(facts.rate * trust_ratio(spec, norms));
   T* const parameters = segment.parameters.data();
   const T* const gradient = segment.gradient.data();
   const std::size_t count = segment.parameters.size();
   if (spec.kind == OptimizerKind::kLamb) {
-    return loops.sgd({.rate = rate}, parameters, gradient, count);
+    return loops.sgd({.rate = layer_rate<T>(spec, facts, norms)}, parameters, gradient, count);
   }
-  loops.lars({.rate = rate,
-              .momentum = static_cast<T>(spec.momentum),
-              .weight_decay = static_cast<T>(spec.weight_decay)},
-             parameters, gradient, segment.state[0].data(), count);
+  loops.lars(lars_factors<T>(spec, facts, norms), parameters, gradient, segment.state[0].data(),
+             count);
 }
 
 template void begin_state(const OptimizerSpec&, const Segment<float>&);
