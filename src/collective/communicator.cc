@@ -101,6 +101,17 @@ Result<void> GroupCommunicator::admit(const Request& request) {
   return check(request, rank(), size());
 }
 
+bool GroupCommunicator::is_external(const Request& request) const {
+  return make_external_ && !is_point(request) && request.operation != Operation::kBarrier;
+}
+
+Result<Algorithm> GroupCommunicator::algorithm_of(const Request& request) const {
+  if (!is_external(request)) return choose(request, placement_);
+  if (request.algorithm == Algorithm::kAuto) return Algorithm::kAuto;
+  return invalid("{} by {}: the engine of this communicator chooses the algorithm",
+                 to_string(request.operation), to_string(request.algorithm));
+}
+
 bool GroupCommunicator::fits_slot(const Request& request, Algorithm algorithm) const {
   if (algorithm != Algorithm::kDirect || area_ == nullptr) return false;
   if (request.operation == Operation::kBarrier) return true;
@@ -119,7 +130,7 @@ Result<void> GroupCommunicator::run(const Request& request) {
 
 Result<void> GroupCommunicator::run_here(const Request& request) {
   TALLY_TRY(admit(request));
-  TALLY_TRY(const Algorithm algorithm, choose(request, placement_));
+  TALLY_TRY(const Algorithm algorithm, algorithm_of(request));
   if (fits_slot(request, algorithm)) return run_by_slot(request, context_->clock->now());
   TALLY_TRY(const auto active, make_active(request, deadline_of(request)));
   const Result<void> outcome = engine_->run(active->running);
@@ -158,7 +169,11 @@ Result<void> GroupCommunicator::run_by_slot(const Request& request, TimePoint no
 Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_active(
     const Request& request, Deadline by) {
   TALLY_TRY(admit(request));
-  TALLY_TRY(const Algorithm algorithm, choose(request, placement_));
+  TALLY_TRY(const Algorithm algorithm, algorithm_of(request));
+  std::unique_ptr<ExternalOperation> external;
+  if (is_external(request)) {
+    TALLY_TRY(external, make_external_(request));
+  }
   const wire::Signature signature = signature_of(request, algorithm);
   const std::uint32_t sequence = is_point(request) ? request.tag : sequence_++;
   const std::uint64_t record =
@@ -170,7 +185,15 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
                   .ranks = size(),
                   .segments = {.at_once = context_->segments_at_once},
                   .traffic = traffic_};
-  auto task = make_task(site, request, algorithm, sequence, signature);
+  std::unique_ptr<Task> task;
+  if (external != nullptr) {
+    const Request entry{.operation = Operation::kBarrier};
+    TALLY_TRY(const Algorithm way, choose(entry, placement_));
+    task = std::make_unique<ExternalTask>(
+        *mailbox_, make_task(site, entry, way, sequence, signature), std::move(external));
+  } else {
+    task = make_task(site, request, algorithm, sequence, signature);
+  }
   RunningOperation running{.task = *task,
                            .by = by,
                            .sequence = sequence,

@@ -7,6 +7,7 @@
 #include "base/recorder.h"
 #include "collective/choose.h"
 #include "collective/context.h"
+#include "collective/external.h"
 #include "collective/mailbox.h"
 #include "collective/operation_queue.h"
 #include "collective/progress_engine.h"
@@ -44,12 +45,18 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   Traffic traffic() const override;
   std::string recent_operations() const override;
 
+  // `make` begins all collectives but barriers. Before the first operation.
+  void carry_out(MakeExternal make) { make_external_ = std::move(make); }
+
  private:
   // An operation in progress: its task, and how far the engine is with it.
   struct Active;
 
   std::optional<Error> failure() const;
   Result<void> admit(const Request& request);
+  // Whether another engine carries the operation out.
+  bool is_external(const Request& request) const;
+  Result<Algorithm> algorithm_of(const Request& request) const;
   bool fits_slot(const Request& request, Algorithm algorithm) const;
   Result<void> run_by_slot(const Request& request, TimePoint now);
   Result<void> run_here(const Request& request);
@@ -78,6 +85,7 @@ class GroupCommunicator final : public Communicator, private OperationQueue::Run
   std::atomic<std::uint64_t> operations_{0};
   std::uint32_t sequence_ = 0;
   std::atomic<bool> closed_{false};
+  MakeExternal make_external_;             // empty: no other engine
   std::unique_ptr<OperationQueue> queue_;  // made by the first start()
 };
 

@@ -54,7 +54,9 @@ Result<void> ProgressEngine::run(RunningOperation& running) {
 
 Deadline ProgressEngine::next_look(const RunningOperation& running) const {
   const Deadline end = running.give_up ? Deadline::at(*running.give_up) : running.by;
-  return earlier(end, Deadline::at(running.next_query));
+  const Deadline look = earlier(end, Deadline::at(running.next_query));
+  const Duration period = running.task.poll_period();
+  return period == Duration::max() ? look : earlier(look, context_.clock->after(period));
 }
 
 void ProgressEngine::begin(RunningOperation& running) {
@@ -77,7 +79,9 @@ void ProgressEngine::fail(const Error& error) {
 std::vector<Rank> ProgressEngine::not_arrived(const RunningOperation& running,
                                               const std::vector<Rank>& awaited) {
   // Inside one host, and between two ranks, the awaited ranks are those that have not entered.
-  if (running.point || (area_ != nullptr && area_->members() == mailbox_.size())) return awaited;
+  if (running.task.all_entered() || running.point ||
+      (area_ != nullptr && area_->members() == mailbox_.size()))
+    return awaited;
   std::vector<Rank> ranks;
   for (Rank rank = 0; rank < mailbox_.size(); ++rank) {
     const bool entered =
@@ -122,9 +126,10 @@ bool ProgressEngine::all_answered() {
 
 // The ranks to blame. Inside one host shared memory tells. Across a network: ranks that do not
 // answer, first of all those that never entered; otherwise ranks that answer from another
-// operation; otherwise the awaited ranks.
+// operation; otherwise the awaited ranks. If all ranks have entered: those that do not answer.
 std::vector<Rank> ProgressEngine::to_blame(const RunningOperation& running,
                                            const std::vector<Rank>& awaited) {
+  if (running.task.all_entered()) return silent_ranks();
   if (running.point || (area_ != nullptr && area_->members() == mailbox_.size())) return awaited;
   std::vector<Rank> never_came;
   std::vector<Rank> silent;
@@ -142,8 +147,21 @@ std::vector<Rank> ProgressEngine::to_blame(const RunningOperation& running,
   return awaited;
 }
 
+std::vector<Rank> ProgressEngine::silent_ranks() const {
+  std::vector<Rank> silent;
+  for (Rank rank = 0; rank < mailbox_.size(); ++rank)
+    if (rank != mailbox_.self() && !mailbox_.status()[static_cast<std::size_t>(rank)].answered)
+      silent.push_back(rank);
+  return silent;
+}
+
 Error ProgressEngine::timeout(const RunningOperation& running, const std::vector<Rank>& awaited) {
   const std::vector<Rank> blamed = to_blame(running, awaited);
+  if (blamed.empty())
+    return make_error(ErrorCode::kTimeout,
+                      "deadline passed in #{} {}: all ranks have entered it, and none is known to "
+                      "delay it",
+                      running.sequence, describe(running.signature));
   return {.code = ErrorCode::kTimeout,
           .peer = blamed.empty() ? kNoRank : blamed.front(),
           .message = fmt::format("deadline passed in #{} {}: waiting for rank {}", running.sequence,

@@ -56,6 +56,8 @@ class ProgressEngine {
   bool all_answered() TALLY_REQUIRES(mailbox_.router().mutex);
   std::vector<Rank> to_blame(const RunningOperation& running, const std::vector<Rank>& awaited)
       TALLY_REQUIRES(mailbox_.router().mutex);
+  // The ranks that have not answered the last query.
+  std::vector<Rank> silent_ranks() const TALLY_REQUIRES(mailbox_.router().mutex);
   Error timeout(const RunningOperation& running, const std::vector<Rank>& awaited)
       TALLY_REQUIRES(mailbox_.router().mutex);
 

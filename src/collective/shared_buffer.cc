@@ -36,6 +36,11 @@ Result<SharedBuffer> SharedBuffer::Owner::from_segment(std::shared_ptr<net::Segm
   return SharedBuffer(data, bytes, std::make_shared<Owner>(std::move(segment), data));
 }
 
+SharedBuffer SharedBuffer::Owner::from_outside(std::shared_ptr<const void> owner, std::byte* data,
+                                               std::size_t bytes) {
+  return {data, bytes, std::make_shared<Owner>(std::move(owner))};
+}
+
 Result<SharedBuffer> SharedBuffer::Owner::from_heap(std::size_t bytes) {
   const std::size_t rounded = (bytes / kPage + 1) * kPage;
   auto* const data = static_cast<std::byte*>(std::aligned_alloc(kPage, rounded));

@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::collective {
@@ -24,6 +25,11 @@ class Task {
 
   // After a failure: releases all memory of the caller.
   virtual void cancel() = 0;
+
+  // Whether all ranks are known to have entered the operation, whatever it waits for.
+  virtual bool all_entered() const { return false; }
+  // The time after which advance() is called again even if ready() stays false.
+  virtual Duration poll_period() const { return Duration::max(); }
 };
 
 }  // namespace tally::collective
