@@ -5,11 +5,14 @@
 //   kStream      batch r of the step, of per_step / workers positions, rounded up; the last batches
 //                may be short or empty
 //   kPartition   count / workers positions, and one more for the first count % workers ranks
+//   with parts   the positions from count * before / per_step on, where `before` are the parts of
+//                the ranks before, up to where the next rank begins
 //
 // permutation_of() maps positions to sample indices; without it the position is the index.
 #include "data/order.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -30,12 +33,26 @@ struct Range {
 // Samples of a whole step.
 std::uint64_t per_step(const OrderOptions& options) {
   if (options.strategy == Strategy::kReplicate) return options.batch;
+  if (!options.parts.empty())
+    return std::accumulate(options.parts.begin(), options.parts.end(), std::uint64_t{0});
   if (options.step > 0) return options.step;
   return options.batch * static_cast<std::uint64_t>(options.workers);
 }
 
+// The part of options.rank in the samples of one step, by OrderOptions::parts.
+Range given_part_of(const OrderOptions& options, Range step) {
+  const std::uint64_t all = per_step(options);
+  const auto own = options.parts.begin() + options.rank;
+  const std::uint64_t before = std::accumulate(options.parts.begin(), own, std::uint64_t{0});
+  // Below 2^64: a step and a part of it have less than 2^32 samples each.
+  const std::uint64_t first = step.count * before / all;
+  return {step.first + first, step.count * (before + *own) / all - first};
+}
+
 // The part of options.rank in the samples of one step.
 Range part_of(const OrderOptions& options, Range step) {
+  if (options.strategy != Strategy::kReplicate && !options.parts.empty())
+    return given_part_of(options, step);
   const auto workers = static_cast<std::uint64_t>(options.workers);
   const auto rank = static_cast<std::uint64_t>(options.rank);
   switch (options.strategy) {
@@ -74,11 +91,19 @@ Order::Order(const OrderOptions& options) : options_(options) {
   constexpr std::uint64_t kMaxBatch = std::uint64_t{1} << 32;
   TALLY_CHECK(options.batch > 0 && options.batch <= kMaxBatch);
   TALLY_CHECK(options.workers > 0 && options.rank >= 0 && options.rank < options.workers);
+  if (options.parts.empty()) return;
+  TALLY_CHECK(options.parts.size() == static_cast<std::size_t>(options.workers));
+  TALLY_CHECK(per_step(options) > 0 && per_step(options) <= kMaxBatch);
 }
 
 std::uint64_t Order::steps_per_epoch() const {
   const std::uint64_t samples = per_step(options_);
   return options_.size / samples + (options_.size % samples != 0 ? 1 : 0);
+}
+
+// A part does not grow if the step becomes shorter.
+std::uint64_t Order::largest_batch() const {
+  return part_of(options_, {0, std::min(options_.size, per_step(options_))}).count;
 }
 
 std::vector<std::uint64_t> Order::next() {

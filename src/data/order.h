@@ -34,6 +34,9 @@ struct OrderOptions {
   // Samples of a step of all workers together, which divide them; 0: workers * batch. Workers that
   // continue without others keep the steps of all of them with it. Unused by kReplicate.
   std::uint64_t step = 0;
+  // Samples of each worker in a step; empty: equal parts of it. Their sum is the step, in place of
+  // `batch` and `step`. Unused by kReplicate.
+  std::vector<std::uint64_t> parts = {};
   bool shuffle = true;  // unused by kStream
   Rank rank = 0;
   int workers = 1;
@@ -45,7 +48,9 @@ struct OrderOptions {
 // step takes the next workers * batch samples, or `step` of them, and worker r takes the r-th part.
 // Without `step`, N workers with batch B therefore see in each step the same samples as one worker
 // with batch N * B. Parts that do not divide evenly, such as those of the last step, differ by at
-// most one sample and may be empty.
+// most one sample and may be empty. With `parts`, worker r takes parts[r] samples, in the order of
+// ranks, and about the same share of a shorter step. All workers may change to other parts at the
+// same position: each sample still occurs once per epoch.
 // kReplicate: the permutation depends on seed, epoch and rank, and each worker visits all of it.
 // kStream: file order; worker r takes the r-th batch of each step. With `step` a batch is an equal
 // part of it, rounded up. The last batch may be shorter, and the workers after it get an empty one.
@@ -53,11 +58,14 @@ struct OrderOptions {
 // Threads: one at a time.
 class Order final {
  public:
-  // Requires batch > 0, workers > 0 and 0 <= rank < workers.
+  // Requires batch > 0, workers > 0 and 0 <= rank < workers; of `parts`, none or one per worker and
+  // a sum above 0.
   explicit Order(const OrderOptions& options);
 
   // Steps of a whole epoch; 0 only for an empty dataset.
   std::uint64_t steps_per_epoch() const;
+  // The most samples that a batch of this worker has.
+  std::uint64_t largest_batch() const;
   // Returns the indices of this worker's next batch and advances. The last step of an epoch
   // advances to the next epoch.
   std::vector<std::uint64_t> next();

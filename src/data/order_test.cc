@@ -251,6 +251,70 @@ TEST(Order, FewerWorkersWithTheSameStepReadTheSameSamples) {
   }
 }
 
+TEST(Order, GivenPartsAreTakenInTheOrderOfRanks) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kStream}) {
+    SCOPED_TRACE(to_string(strategy));
+    Crew crew(3, {.strategy = strategy, .size = 25, .parts = {6, 1, 3}, .shuffle = false});
+    EXPECT_EQ(crew.first().steps_per_epoch(), 3U);
+    EXPECT_EQ(crew.parts(), (std::vector<Indices>{{0, 1, 2, 3, 4, 5}, {6}, {7, 8, 9}}));
+    crew.parts();
+    // Five samples are left: 3, 0.5 and 1.5 of them.
+    EXPECT_EQ(crew.parts(), (std::vector<Indices>{{20, 21, 22}, {}, {23, 24}}));
+    EXPECT_TRUE(crew.first().at_epoch_end());
+  }
+}
+
+TEST(Order, GivenPartsReadTheSamplesOfEqualParts) {
+  for (const std::uint64_t size : {1U, 11U, 60U, 119U, 1000U}) {
+    Crew equal(3, {.size = size, .seed = 9, .batch = 20});
+    Crew given(3, {.size = size, .seed = 9, .parts = {41, 1, 18}});
+    for (int step = 0; step < 60; ++step) EXPECT_EQ(given.step(), equal.step());
+  }
+}
+
+// The workers change their parts at any position, also in the middle of an epoch.
+TEST(Order, EachSampleOccursOncePerEpochWhileThePartsChange) {
+  const std::vector<std::vector<std::uint64_t>> courses = {
+      {}, {9, 1, 2}, {1, 10, 1}, {4, 4, 4}, {7, 2, 3}};
+  Position position;
+  Indices seen;
+  for (int step = 0; position.epoch < 4; ++step) {
+    Crew crew(3, {.size = 101,
+                  .seed = 8,
+                  .batch = 4,
+                  .parts = courses[static_cast<std::size_t>(step) % courses.size()]});
+    crew.seek(position);
+    const Indices more = crew.step();
+    seen.insert(seen.end(), more.begin(), more.end());
+    if (crew.first().at_epoch_end()) {
+      EXPECT_EQ(sorted(seen), all_below(101)) << position.epoch;
+      seen.clear();
+    }
+    position = crew.first().position();
+  }
+}
+
+TEST(Order, NoBatchIsLargerThanTheLargest) {
+  for (const Strategy strategy : {Strategy::kPartition, Strategy::kReplicate, Strategy::kStream})
+    for (const std::uint64_t size : {2U, 47U, 100U})
+      for (const bool given : {false, true})
+        for (const int rank : {0, 1, 2}) {
+          const std::vector<std::uint64_t> parts{7, 1, 4};
+          Order order({.strategy = strategy,
+                       .size = size,
+                       .batch = 4,
+                       .parts = given ? parts : std::vector<std::uint64_t>(),
+                       .rank = rank,
+                       .workers = 3});
+          std::size_t largest = 0;
+          for (int step = 0; step < 30; ++step) largest = std::max(largest, order.next().size());
+          EXPECT_GE(order.largest_batch(), largest);
+          if (size >= 47) {
+            EXPECT_EQ(order.largest_batch(), largest);
+          }
+        }
+}
+
 TEST(Order, SamplesUntilAPositionAreThoseThatNextReturns) {
   for (const Strategy strategy : {Strategy::kPartition, Strategy::kReplicate, Strategy::kStream}) {
     SCOPED_TRACE(to_string(strategy));

@@ -1,5 +1,6 @@
 #include "train/loader.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,14 +14,37 @@
 namespace tally::train {
 namespace {
 
+// Memory of one batch, which is never given back.
+class Buffer final {
+ public:
+  void reserve(std::size_t bytes, const decltype(LoaderOptions::allocate)& allocate) {
+    memory_ = allocate(bytes);
+    capacity_ = bytes;
+  }
+  void resize(std::size_t bytes) {
+    if (bytes > capacity_) {
+      memory_ =
+          std::shared_ptr<std::byte>(new std::byte[bytes], std::default_delete<std::byte[]>());
+      capacity_ = bytes;
+    }
+    size_ = bytes;
+  }
+  std::span<std::byte> bytes() const { return {memory_.get(), size_}; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  std::size_t capacity_ = 0;
+  std::size_t size_ = 0;
+};
+
 // One batch: the samples to read, and the memory for them.
 struct Slot {
   std::vector<std::uint64_t> indices;
   std::uint64_t epoch = 0;
   bool last_of_epoch = false;
   data::Position after;
-  std::vector<std::byte> input;
-  std::vector<std::byte> target;
+  Buffer input;
+  Buffer target;
   bool ready = false;
   std::optional<Error> failure;
 };
@@ -41,6 +65,13 @@ class Loader::Worker final {
     TALLY_CHECK(options.threads >= 0 && options.prefetch > 0);
     TALLY_CHECK(order_.options().size == dataset.size());
     position_ = order_.position();
+    if (options.allocate) {
+      const std::uint64_t samples = std::max<std::uint64_t>(1, order_.largest_batch());
+      for (Slot& slot : slots_) {
+        slot.input.reserve(samples * data::input_bytes(dataset.shape()), options.allocate);
+        slot.target.reserve(samples * data::target_bytes(dataset.shape()), options.allocate);
+      }
+    }
     for (int i = 0; i < options.threads; ++i)
       threads_.emplace_back([this](const std::stop_token& stop) { read_ahead(stop); });
   }
@@ -84,8 +115,8 @@ class Loader::Worker final {
     if (slot.failure) return *slot.failure;
     position_ = slot.after;
     return Batch{.samples = slot.indices.size(),
-                 .input = slot.input,
-                 .target = slot.target,
+                 .input = slot.input.bytes(),
+                 .target = slot.target.bytes(),
                  .last_of_epoch = slot.last_of_epoch,
                  .after = slot.after};
   }
@@ -130,8 +161,8 @@ class Loader::Worker final {
     for (std::size_t i = 0; i < slot.indices.size() && !stop.stop_requested(); ++i) {
       Rng augment(data::mix(data::mix(options_.seed, slot.epoch), slot.indices[i]));
       auto outcome = dataset_.read(slot.indices[i], augment,
-                                   std::span(slot.input).subspan(i * input_bytes, input_bytes),
-                                   std::span(slot.target).subspan(i * target_bytes, target_bytes));
+                                   slot.input.bytes().subspan(i * input_bytes, input_bytes),
+                                   slot.target.bytes().subspan(i * target_bytes, target_bytes));
       if (outcome.has_value()) continue;
       slot.failure = std::move(outcome).error();
       return;

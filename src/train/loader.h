@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -19,6 +20,9 @@ struct LoaderOptions {
   // Seed of augmentation. The augmentation of a sample depends on seed, epoch and index only, so it
   // is the same for any number of threads and workers.
   std::uint64_t seed = 1;
+  // Allocates the memory of batches, such as pinned memory, from which GPUs copy while the caller
+  // goes on. Called in the constructor only. Empty: the heap.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate = {};
 };
 
 // Inputs and targets, each a contiguous array of samples. `samples` is 0 if the worker's part of a

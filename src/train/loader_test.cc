@@ -212,6 +212,30 @@ TEST(Loader, MemoryIsUsedAgain) {
   EXPECT_LE(places.size(), 3U);
 }
 
+// The memory of all batches comes from the caller, once, and large enough for the largest batch.
+TEST(Loader, BatchesLieInTheMemoryOfTheCaller) {
+  const Numbers numbers(101);
+  const data::OrderOptions options{
+      .size = 101, .seed = 5, .parts = {3, 8}, .rank = 1, .workers = 2};
+  Loader alone(numbers, Order(options), {.threads = 0});
+  const auto expected = taken(alone, 40);
+  std::map<const std::byte*, std::size_t> given;
+  Loader loader(numbers, Order(options),
+                {.threads = 2, .prefetch = 3, .allocate = [&given](std::size_t bytes) {
+                   std::shared_ptr<std::byte> memory(new std::byte[bytes],
+                                                     std::default_delete<std::byte[]>());
+                   given[memory.get()] = bytes;
+                   return memory;
+                 }});
+  EXPECT_EQ(given.size(), 8U);
+  EXPECT_EQ(taken(loader, 40), expected);
+  const auto batch = loader.next();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(given.count(batch->input.data()), 1U);
+  EXPECT_EQ(given[batch->target.data()], 8 * sizeof(std::uint64_t));
+  EXPECT_EQ(given.size(), 8U);
+}
+
 TEST(Loader, EmptyDatasetGivesEmptyBatches) {
   const Numbers numbers(0);
   Loader loader(numbers, Order({.size = 0, .batch = 10}), {});
