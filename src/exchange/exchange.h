@@ -71,6 +71,8 @@ class Exchange {
   // gradient_memory() and an address in it.
   virtual Result<void> ready(std::size_t parameter, const std::byte* elsewhere = nullptr) = 0;
   virtual bool reads_elsewhere() const { return false; }
+  // Whether values(), and the gradients of ready(), are addresses of a device.
+  virtual bool on_device() const { return false; }
   // A parameter that was not ready() on this rank has no gradient here.
   virtual Result<StepTotals> complete(const StepContribution& contribution) = 0;
   // This rank has no more data, except for `rest`: takes part in updates until all ranks have

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/errors.h"
 #include "exchange/check_same.h"
+#include "exchange/device/device_fit.h"
 #include "exchange/group/group_exchange.h"
 #include "exchange/plan_advice.h"
 #include "exchange/server/server_exchange.h"
@@ -89,6 +92,40 @@ Result<std::unique_ptr<Exchange>> make_on_servers(Communicator& world,
   return std::unique_ptr<Exchange>(std::move(made));
 }
 
+// Whether the model lies on devices. Called by all ranks.
+Result<bool> is_on_devices(Communicator& world, const ExchangeOptions& options) {
+  const DeviceFit fit = device_fit({.plan = options.plan,
+                                    .codec = options.update.codec,
+                                    .workers = world.size(),
+                                    .discards_nonfinite = options.update.discards_nonfinite});
+  const std::int32_t has_one = options.device != nullptr ? 1 : 0;
+  std::int32_t with_one = has_one;
+  TALLY_TRY(world.allreduce(std::span(&with_one, 1)));
+  const bool all_have = with_one == world.size();
+  if (with_one > 0 && world.rank() == 0 && options.update.on_event && !(all_have && fit.fits))
+    options.update.on_event(
+        "gradients go through host memory: " +
+        (fit.fits ? fmt::format("{} of {} workers have a GPU", with_one, world.size())
+                  : fit.reason));
+  return all_have && fit.fits;
+}
+
+Result<std::unique_ptr<Exchange>> make_on_devices(Communicator& world, ExchangeOptions options) {
+  const auto initial = [types = options.update.parameters, write = std::move(options.initial)](
+                           std::size_t p, std::span<std::byte> values) {
+    write(p, types[p].type, values);
+  };
+  TALLY_TRY(auto made, DeviceExchange::make(world,
+                                            {.update = std::move(options.update),
+                                             .device = std::move(options.device),
+                                             .make_sum = std::move(options.make_sum),
+                                             .make_gather = std::move(options.make_gather),
+                                             .shards_state = options.shards_state,
+                                             .initial = initial},
+                                            Deadline::after(kMakeTimeout)));
+  return std::unique_ptr<Exchange>(std::move(made));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOptions options) {
@@ -102,6 +139,10 @@ Result<std::unique_ptr<Exchange>> make_exchange(Communicator& world, ExchangeOpt
   for (const std::string& warning : warnings(use))
     if (options.update.on_event && world.rank() == 0) options.update.on_event(warning);
   options.update.codec = codec_in_use(use);
+  TALLY_TRY(const bool on_devices, is_on_devices(world, options));
+  if (on_devices) return make_on_devices(world, std::move(options));
+  if (options.shards_state && options.update.on_event && world.rank() == 0)
+    options.update.on_event("the optimizer state is not sharded: only models on GPUs have shards");
   if (options.plan.home == plan::Home::kServer) return make_on_servers(world, options, rules);
   const auto initial = [types = options.update.parameters, write = std::move(options.initial)](
                            std::size_t p, std::span<std::byte> values) {

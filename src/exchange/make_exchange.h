@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 
+#include "exchange/device/device_exchange.h"
 #include "exchange/exchange.h"
 #include "exchange/group/group_update.h"
 #include "exchange/server/sparse_rows.h"
@@ -23,6 +24,13 @@ struct ExchangeOptions {
   // home=server.
   ServerOptions servers = {};
   SparseRows* rows = nullptr;  // borrowed; null: no sparse tables
+  // The device that this rank computes its gradients on; null: ordinary memory. It holds the model
+  // if all ranks have one and device_fit() agrees. Otherwise gradients go through host memory, and
+  // update.on_event is told why on rank 0.
+  std::shared_ptr<Device> device = {};
+  MakeDeviceSum make_sum = host_sum_maker();
+  MakeDeviceGather make_gather = host_gather_maker();
+  bool shards_state = false;  // DeviceExchange::Options::shards_state
 };
 
 // The exchange of the plan. Called by all ranks, which get the initial values of rank 0; `world`

@@ -58,6 +58,12 @@ bool encodes(const plan::CodecSpec& spec) {
 
 }  // namespace
 
+Result<void> check_same_models(Communicator& world, const GroupUpdate::Options& options,
+                               Deadline by) {
+  TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
+  return check_same(world, {"trainers", "setting", settings_of(options)}, by);
+}
+
 GroupUpdate::GroupUpdate(Communicator& world, Options options, Tiers tiers)
     : world_(world),
       options_(std::move(options)),
@@ -93,8 +99,7 @@ GroupUpdate::~GroupUpdate() {
 
 Result<std::unique_ptr<GroupUpdate>> GroupUpdate::make(Communicator& world, const Options& options,
                                                        Deadline by) {
-  TALLY_TRY(check_same(world, {"models", "parameter", lines_of(options.parameters)}, by));
-  TALLY_TRY(check_same(world, {"trainers", "setting", settings_of(options)}, by));
+  TALLY_TRY(check_same_models(world, options, by));
   const bool splits = encodes(options.codec) && options.replicas == Replicas::kPerHost;
   TALLY_TRY(Tiers tiers,
             find_tiers(world, splits ? Replicas::kPerHostIfSeveral : options.replicas, by));

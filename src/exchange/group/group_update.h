@@ -290,4 +290,8 @@ class GroupUpdate final {
   std::unique_ptr<LanePipeline> pipeline_;  // unless kNowhere; uses all members above
 };
 
+// kMismatch if the parameters or settings of ranks differ. Called by all ranks.
+Result<void> check_same_models(Communicator& world, const GroupUpdate::Options& options,
+                               Deadline by);
+
 }  // namespace tally::exchange

@@ -1,0 +1,181 @@
+#include "exchange/device/device_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <mutex>
+
+#include "exchange/device/device_exchange_test_support.h"
+
+// The exchange of devices over a device in ordinary memory, compared with the group's own updates.
+namespace tally::exchange {
+namespace {
+
+using collective::Network;
+using collective::run_ranks;
+
+// Parameter 3 has no gradient in step 1 on any rank, and in step 2 on rank 0 only.
+Course sparse_course() {
+  Course course{.steps = 5};
+  course.has = [](std::size_t p, Rank rank, int step) {
+    return p != 3 || (step != 1 && (step != 2 || rank == 0));
+  };
+  return course;
+}
+
+class DeviceExchangeOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceExchangeOf, OneRankHasTheBitsOfTheGroup) {
+  for (const bool clips : {false, true}) {
+    auto options = encoded_model("none", *parse_optimizer(GetParam()));
+    if (clips) options.clip_norm = 0.5;
+    if (clips) options.clip_value = 0.02;
+    options.discards_nonfinite = clips;
+    const Values expected = train(Network::kInProcess, 1, options, sparse_course())[0];
+    EXPECT_TRUE(train_on_devices(Network::kInProcess, 1, options, sparse_course())[0] == expected)
+        << (clips ? "clipped" : "");
+  }
+}
+
+// A group of hosts has one sum, too; it adds in another order.
+TEST_P(DeviceExchangeOf, RanksEndWithOneModelThatIsTheGroups) {
+  auto options = encoded_model("none", *parse_optimizer(GetParam()));
+  options.clip_norm = 0.5;
+  Course course = sparse_course();
+  course.samples = [](Rank rank, int step) {
+    return rank == 1 && step == 3 ? 0.0 : 8 + 3.0 * rank;
+  };
+  const Values expected = train(Network::kInProcess, 3, options, course)[0];
+  const auto trained = train_on_devices(Network::kTwoHosts, 3, options, course);
+  EXPECT_LT(largest_difference(trained[0], expected), 1e-4);
+  EXPECT_TRUE(trained[1] == trained[0] && trained[2] == trained[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeviceExchangeOf,
+                         testing::Values("sgd:rate=0.1", "momentum:rate=0.1,decay=0.01",
+                                         "nesterov:rate=0.1", "adagrad:initial=0.1",
+                                         "adam:rate=0.01", "adamw:rate=0.01", "lamb:rate=0.01",
+                                         "lars:rate=0.1", "ftrl:l1=0.001"),
+                         [](const auto& each) {
+                           return each.param.substr(0, each.param.find(':'));
+                         });
+
+TEST(DeviceExchange, GroupsOfOneModelMayHaveOtherLoops) {
+  auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+  options.optimizers[1].momentum = 0;
+  const Values expected = train(Network::kInProcess, 1, options, {})[0];
+  EXPECT_TRUE(train_on_devices(Network::kInProcess, 1, options, {})[0] == expected);
+}
+
+TEST(DeviceExchange, AGradientThatIsNotFiniteIsDiscardedOnAllRanks) {
+  auto options = encoded_model("none", sgd({.rate = 0.1, .momentum = 0.9}));
+  options.discards_nonfinite = true;
+  run_ranks(Network::kInProcess, 2, [&](Job& job) {
+    const auto exchange = make_device_exchange(job, options);
+    const Values before = device_values(*exchange, options);
+    const StepContribution contribution{.samples = 1, .weight = 1, .rates = {0.1, 0.05}};
+    Values gradients = initial_values(options);
+    if (job.rank() == 1) gradients[2][7] = std::numeric_limits<float>::infinity();
+    ASSERT_TRUE(exchange->announce(contribution).has_value());
+    for (std::size_t p = 0; p < gradients.size(); ++p)
+      ASSERT_TRUE(
+          exchange->ready(p, reinterpret_cast<const std::byte*>(gradients[p].data())).has_value());
+    const auto totals = exchange->complete(contribution);
+    ASSERT_TRUE(totals.has_value());
+    EXPECT_TRUE(totals->discarded && !totals->updated);
+    EXPECT_EQ(exchange->steps(), 0U);
+    EXPECT_TRUE(device_values(*exchange, options) == before);
+    EXPECT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+// Rank 1 ends in the middle of a step. The others keep the version before it, and go on.
+TEST(DeviceExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
+  const auto options = encoded_model("none", adam({.rate = 0.01}));
+  const Course course{.steps = 4};
+  for (const Network network : {Network::kInProcess, Network::kTcp}) {
+    std::latch stepped(3);
+    std::latch known(2);
+    std::vector<Values> values(3);
+    run_ranks(network, 3, [&](Job& job) {
+      const auto rest = job.world().split(job.rank() == 1 ? -1 : 0, job.rank(), soon());
+      const auto exchange = make_device_exchange(job, options);
+      EXPECT_TRUE(take_device_steps(job.rank(), *exchange, options, course, 0, 2).has_value());
+      const Values before = device_values(*exchange, options);
+      stepped.arrive_and_wait();
+      if (job.rank() == 1) return job.close();
+      EXPECT_FALSE(take_device_steps(job.rank(), *exchange, options, course, 2, 3).has_value());
+      EXPECT_TRUE(device_values(*exchange, options) == before);
+      known.arrive_and_wait();
+      const auto reformed = exchange->reform(**rest);
+      ASSERT_TRUE(reformed.has_value()) << to_string(reformed.error());
+      EXPECT_EQ(exchange->steps(), 2U);
+      ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, course, 2, 4).has_value());
+      values[static_cast<std::size_t>(job.rank())] = device_values(*exchange, options);
+      EXPECT_TRUE((*rest)->barrier().has_value());
+    });
+    EXPECT_TRUE(values[0] == values[2]);
+  }
+}
+
+// Ranks 0 and 1 have made an update that rank 2 has not: they were three, and rank 2 trains alone.
+TEST(DeviceExchange, AfterAReformAllRanksHaveTheNewestModel) {
+  const auto options = encoded_model("none", adam({.rate = 0.01}));
+  std::vector<Values> values(3);
+  run_ranks(Network::kInProcess, 3, [&](Job& job) {
+    const auto pair = job.world().split(job.rank() == 2 ? 1 : 0, job.rank(), soon());
+    ASSERT_TRUE(pair.has_value());
+    const auto exchange = make_device_exchange(job, options);
+    ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, {}, 0, 2).has_value());
+    ASSERT_TRUE(exchange->reform(**pair).has_value());
+    if (job.rank() != 2) {
+      ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, {}, 2, 3).has_value());
+    }
+    ASSERT_TRUE(exchange->reform(job.world()).has_value());
+    EXPECT_EQ(exchange->steps(), 3U);
+    ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, {}, 3, 5).has_value());
+    values[static_cast<std::size_t>(job.rank())] = device_values(*exchange, options);
+    EXPECT_TRUE(job.world().barrier().has_value());
+  });
+  EXPECT_TRUE(values[0] == values[1] && values[0] == values[2]);
+}
+
+TEST(DeviceExchange, StatesOfAllRanksAreTheModelOnce) {
+  const auto options = encoded_model("none", adam({.rate = 0.01}));
+  std::vector<std::vector<int>> counts;
+  for (const ParameterInfo& info : options.parameters) counts.emplace_back(info.count());
+  std::mutex mutex;
+  run_ranks(Network::kInProcess, 3, [&](Job& job) {
+    const auto exchange = make_device_exchange(job, options);
+    ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, {}, 0, 2).has_value());
+    const auto states = static_cast<Exchange&>(*exchange).checkpoint().states();
+    ASSERT_TRUE(states.has_value());
+    const Values values = device_values(*exchange, options);
+    const std::lock_guard lock(mutex);
+    for (const SliceState& slice : *states) {
+      EXPECT_EQ(slice.state.size(), 2U);
+      for (std::size_t i = 0; i < slice.values.size() / sizeof(float); ++i)
+        ++counts[slice.parameter][slice.first + i];
+      EXPECT_EQ(std::memcmp(slice.values.data(), &values[slice.parameter][slice.first],
+                            slice.values.size()),
+                0);
+    }
+  });
+  for (const auto& of_parameter : counts)
+    for (const int count : of_parameter) ASSERT_EQ(count, 1);
+}
+
+TEST(DeviceExchange, DrainEndsWhenAllRanksHaveCalledIt) {
+  const auto options = encoded_model("none", sgd({.rate = 0.1}));
+  run_ranks(Network::kInProcess, 3, [&](Job& job) {
+    const auto exchange = make_device_exchange(job, options);
+    ASSERT_TRUE(
+        take_device_steps(job.rank(), *exchange, options, {}, 0, job.rank() + 1).has_value());
+    ASSERT_TRUE(exchange->drain({.rates = {0.1, 0.05}}).has_value());
+    EXPECT_EQ(exchange->steps(), 3U);
+    EXPECT_TRUE(job.world().barrier().has_value());
+  });
+}
+
+}  // namespace
+}  // namespace tally::exchange
