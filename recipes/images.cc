@@ -44,6 +44,7 @@ class ImageRecipe final : public Recipe {
   }
 
   Task task(const data::Preprocessing& /*samples*/) const override { return Task::kClassification; }
+  bool has_convolutions() const override { return true; }
 
   std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
     const data::SampleShape& shape = samples.shape;

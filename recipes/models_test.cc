@@ -60,6 +60,55 @@ TEST(Gpt, HasTheParametersOfTheFormula) {
             (7 + 5) * 6 + 12 * 36 + 13 * 6 + 2 * 6);
 }
 
+// The shape of nanoGPT's training on tiny Shakespeare. nanoGPT prints 10.65 million parameters: it
+// counts those of the positions, 256 x 384, apart.
+TEST(Gpt, HasTheParametersOfNanoGptWithoutBiases) {
+  const Gpt model({.symbols = 65,
+                   .context = 256,
+                   .layers = 6,
+                   .heads = 6,
+                   .width = 384,
+                   .dropout = 0.2,
+                   .bias = false});
+  EXPECT_EQ(parameters_of(model), 65 * 384 + 256 * 384 + 6 * (12 * 384 * 384 + 2 * 384) + 384);
+  EXPECT_EQ(parameters_of(model) - 256 * 384, 10646784);
+  for (const auto& parameter : model.named_parameters())
+    EXPECT_EQ(parameter.key().find("bias"), std::string::npos) << parameter.key();
+}
+
+// The smallest of GPT-2: the symbols of its byte pairs, of which this recipe knows only characters.
+TEST(Gpt, HasTheParametersOfGpt2) {
+  const Gpt model(
+      {.symbols = 50257, .context = 1024, .layers = 12, .heads = 12, .width = 768, .dropout = 0.1});
+  EXPECT_EQ(parameters_of(model), 124439808);
+}
+
+// The weights of residual branches begin with the deviation 0.02 / sqrt(2 * layers).
+TEST(Gpt, BeginsWithThePublishedDeviations) {
+  torch::manual_seed(2);
+  const Gpt model({.symbols = 65, .context = 64, .layers = 8, .heads = 4, .width = 128});
+  for (const auto& parameter : model.named_parameters()) {
+    if (parameter.value().dim() < 2) continue;
+    const bool is_residual = parameter.key().find("c_proj") != std::string::npos;
+    const double deviation = is_residual ? 0.005 : 0.02;
+    EXPECT_NEAR(parameter.value().std().item<double>(), deviation, 0.03 * deviation)
+        << parameter.key();
+  }
+}
+
+// A window that is shorter than the context has the positions of its beginning.
+TEST(Gpt, ScoresAPrefixAsThePartOfAWhole) {
+  torch::manual_seed(8);
+  const torch::NoGradGuard no_gradients;
+  for (const bool bias : {true, false}) {
+    Gpt model({.symbols = 11, .context = 8, .layers = 2, .heads = 2, .width = 16, .bias = bias});
+    const at::Tensor symbols = torch::randint(11, {2, 8}, at::kLong);
+    const at::Tensor scores = model.forward(symbols);
+    EXPECT_TRUE(torch::allclose(model.forward(symbols.narrow(1, 0, 5)), scores.narrow(1, 0, 5),
+                                1e-5, 1e-6));
+  }
+}
+
 TEST(Gpt, LaterSymbolsChangeNoEarlierScore) {
   torch::manual_seed(3);
   const torch::NoGradGuard no_gradients;

@@ -86,6 +86,8 @@ class Recipe {
   // kInvalid, with what it accepts, if the recipe has no model for such samples.
   virtual Result<void> accepts(const data::Preprocessing& samples) const = 0;
   virtual Task task(const data::Preprocessing& samples) const = 0;
+  // Whether the model has convolutions over pictures, whose channels may be last in memory.
+  virtual bool has_convolutions() const { return false; }
   // Whether targets of regression are scaled to mean 0 and deviation 1 for the training.
   virtual bool scales_targets() const { return false; }
   // Makes a model for accepted samples, initialised by torch's random numbers.

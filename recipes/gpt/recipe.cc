@@ -28,6 +28,7 @@ class GptRecipe final : public Recipe {
             {"heads", "Heads of attention; they divide the width", &shape_.heads, 1, 65536},
             {"context", "Symbols that a prediction sees at most", &shape_.context, 1, 1 << 20},
             {"dropout", "Share of numbers left out while training", &shape_.dropout, 0, 0.99},
+            {"bias", "1: linear layers and norms have biases; 0: none has one", &bias_, 0, 1},
             {"sample-length", "Characters to write at the end", &sampling_.length, 0, 1e6},
             {"temperature", "Of that text: below 1 the likelier, above 1 the rarer come oftener",
              &sampling_.temperature, 1e-3, 100},
@@ -58,6 +59,7 @@ class GptRecipe final : public Recipe {
   std::shared_ptr<Model> make_model(const data::Preprocessing& samples) const override {
     GptShape shape = shape_;
     shape.symbols = static_cast<std::int64_t>(samples.classes.size());
+    shape.bias = bias_ != 0;
     return std::make_shared<Gpt>(shape);
   }
 
@@ -81,6 +83,7 @@ class GptRecipe final : public Recipe {
 
  private:
   GptShape shape_;
+  std::int64_t bias_ = 1;
   SampleOptions sampling_;
 };
 
