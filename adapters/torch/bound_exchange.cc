@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
@@ -16,7 +17,7 @@ namespace {
 // Moves the storage of the tensor, and so all views of it, to other memory.
 void move_to(const at::Tensor& tensor, std::span<std::byte> memory) {
   if (tensor.data_ptr() != memory.data())
-    tensor.storage().set_data_ptr(at::DataPtr(memory.data(), at::Device(at::kCPU)));
+    tensor.storage().set_data_ptr(at::DataPtr(memory.data(), tensor.device()));
 }
 
 // Whether two tensors share their memory.
@@ -30,17 +31,23 @@ class GradientHook final : public torch::autograd::utils::LambdaPostHook {
   using LambdaPostHook::LambdaPostHook;
 };
 
+// Waits for the work that this thread has given a GPU.
+void wait_for(const at::Device& device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+
+}  // namespace
+
 // Backward runs in one thread per device, and hooks must not overlap.
 void check_one_device(const std::vector<NamedTensor>& parameters) {
   for (const NamedTensor& parameter : parameters)
     if (parameter.tensor.device() != parameters.front().tensor.device())
       refuse(ErrorCode::kInvalid,
-             fmt::format("{} is on {} and {} on {}: the parameters of a rank must be on one device",
+             fmt::format("{} is on {} and {} on {}: move the whole module to one device before the "
+                         "trainer is made",
                          parameters.front().name, parameters.front().tensor.device().str(),
                          parameter.name, parameter.tensor.device().str()));
 }
-
-}  // namespace
 
 bool is_hooked(const at::Tensor& parameter) {
   if (!parameter.defined() || !parameter.requires_grad() || !parameter.is_leaf()) return false;
@@ -61,19 +68,23 @@ initial_values(std::vector<NamedTensor> parameters) {
 }
 
 BoundExchange::BoundExchange(std::unique_ptr<exchange::Exchange> exchange,
-                             std::vector<NamedTensor> parameters)
-    : exchange_(std::move(exchange)) {
+                             std::vector<NamedTensor> parameters, std::function<void()> before_use)
+    : exchange_(std::move(exchange)),
+      before_use_(std::move(before_use)),
+      on_device_(exchange_->on_device()) {
   check_one_device(parameters);
   if (!exchange_->reads_elsewhere()) GradientSlots::install_allocator();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     at::Tensor parameter = parameters[p].tensor;
     const at::ScalarType type = scalar_type_of(exchange_->type(p));
-    Bound bound{.parameter = parameter,
-                .placed = {},
-                .name = parameters[p].name,
-                .is_view = parameter.device().is_cpu() && parameter.scalar_type() == type,
-                .values = tensor_over(exchange_->values(p), type, parameter),
-                .gradient = tensor_over({}, type, parameter)};
+    Bound bound{
+        .parameter = parameter,
+        .placed = {},
+        .name = parameters[p].name,
+        .is_view = (on_device_ || parameter.device().is_cpu()) && parameter.scalar_type() == type,
+        .values = tensor_over(exchange_->values(p), type, parameter,
+                              on_device_ ? parameter.device() : at::Device(at::kCPU)),
+        .gradient = tensor_over({}, type, parameter)};
     if (bound.is_view) parameter.set_data(bound.values);
     bound.placed = parameter.detach();
     bound_.push_back(std::move(bound));
@@ -99,8 +110,25 @@ void BoundExchange::install_hooks() {
   }
 }
 
+void BoundExchange::remove_hooks() {
+  for (Bound& bound : bound_) {
+    bound.accumulator->del_post_hook(bound.hook);
+    bound.accumulator = {};
+  }
+}
+
+// An accumulator runs on the stream that was current when it was made.
+void BoundExchange::renew_hooks() {
+  remove_hooks();
+  install_hooks();
+}
+
+void BoundExchange::prepare() const {
+  if (before_use_) before_use_();
+}
+
 BoundExchange::~BoundExchange() {
-  for (const Bound& bound : bound_) bound.accumulator->del_post_hook(bound.hook);
+  remove_hooks();
   if (exchange::Background* const background = exchange_->background()) background->stop();
   background_ = {};
   follow_values();
@@ -122,6 +150,7 @@ void BoundExchange::publish_values() {
 }
 
 bool BoundExchange::begin() {
+  prepare();
   const bool computes = or_throw(exchange_->begin()).computes;
   begun_ = true;
   follow_values();
@@ -144,6 +173,18 @@ void BoundExchange::follow_gradients() {
   }
 }
 
+void BoundExchange::keep_captured() {
+  captured_.clear();
+  for (const Bound& bound : bound_) captured_.push_back(bound.parameter.grad());
+  captured_arrivals_ = std::exchange(arrivals_, {});
+  forget_gradients();
+}
+
+void BoundExchange::show_captured() {
+  for (std::size_t p = 0; p < bound_.size(); ++p) bound_[p].parameter.mutable_grad() = captured_[p];
+  arrivals_ = captured_arrivals_;
+}
+
 void BoundExchange::backward(const at::Tensor& loss) {
   const bool has_views = !bound_.empty() && bound_.front().is_view;
   const SlotScope scope(has_views ? slots_ : nullptr);
@@ -152,6 +193,7 @@ void BoundExchange::backward(const at::Tensor& loss) {
 
 void BoundExchange::announce(const exchange::StepContribution& contribution) {
   if (!begun_) begin();
+  prepare();
   announced_ = or_throw(exchange_->announce(contribution));
 }
 
@@ -184,6 +226,7 @@ bool BoundExchange::can_stay(const Bound& bound) const {
   const at::Tensor& gradient = bound.parameter.grad();
   return bound.is_view && !gradient.is_sparse() && gradient.is_contiguous() &&
          gradient.scalar_type() == bound.values.scalar_type() &&
+         gradient.device() == bound.values.device() &&
          (exchange_->reads_elsewhere() || (slots_ && slots_->contains(gradient)));
 }
 
@@ -205,7 +248,10 @@ void BoundExchange::tell(std::size_t p) {
 const std::byte* BoundExchange::collect(std::size_t p) {
   Bound& bound = bound_[p];
   if (!begun_) begin();
+  if (on_device_) return copy_on_device(p);
   if (bound.values.numel() == 0) return nullptr;
+  // The time of the copy is not that of the backward pass before it.
+  wait_for(bound.parameter.device());
   const Stopwatch watch(copying_);
   if (slots_) {
     take_slot(p);
@@ -215,6 +261,16 @@ const std::byte* BoundExchange::collect(std::size_t p) {
   copy_into(bound.gradient, bound.parameter.grad());
   if (bound.is_view) bound.parameter.mutable_grad() = bound.gradient;
   return slots_ ? bytes_of(bound.gradient).data() : nullptr;
+}
+
+// The gradient in one piece and in the type of the parameter. It is kept until the update ends.
+const std::byte* BoundExchange::copy_on_device(std::size_t p) {
+  Bound& bound = bound_[p];
+  const at::NoGradGuard no_grad;
+  at::Tensor gradient = bound.parameter.grad();
+  if (gradient.is_sparse()) gradient = gradient.to_dense();
+  bound.gradient = gradient.to(bound.values.options()).contiguous();
+  return bytes_of(bound.gradient).data();
 }
 
 // Gives the parameter a slot for its gradient. The exchange adds memory if other tensors have all
@@ -261,6 +317,7 @@ void BoundExchange::end_update() {
 }
 
 exchange::StepTotals BoundExchange::complete(const exchange::StepContribution& contribution) {
+  prepare();
   gather();
   auto totals = exchange_->complete(contribution);
   release_gradients();
@@ -296,6 +353,7 @@ void BoundExchange::check_memory() const {
 }
 
 void BoundExchange::drain(const exchange::StepContribution& rest) {
+  prepare();
   gather();
   or_throw(exchange_->drain(rest));
   end_update();
@@ -333,6 +391,7 @@ void BoundExchange::broadcast(const std::vector<NamedTensor>& tensors) {
 }
 
 void BoundExchange::save(const exchange::TrainedModel& model, checkpoint::Content& content) {
+  prepare();
   or_throw(exchange::add_states(model, exchange_->checkpoint(), content));
   begun_ = false;
   publish_values();
@@ -340,6 +399,7 @@ void BoundExchange::save(const exchange::TrainedModel& model, checkpoint::Conten
 
 void BoundExchange::restore(const exchange::TrainedModel& model, const checkpoint::Reader& reader,
                             const exchange::SavedCourse& course) {
+  prepare();
   or_throw(exchange::restore_states(model, exchange_->checkpoint(), reader, course));
   end_update();
 }

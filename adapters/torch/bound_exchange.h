@@ -16,8 +16,9 @@
 
 namespace tally::adapter {
 
-// The trained parameters of a module, bound to the memory of an exchange. On the CPU a parameter of
-// the exchange's type is a view of its values; the views follow when the exchange moves its memory.
+// The trained parameters of a module, bound to the memory of an exchange. A parameter of the
+// exchange's type and device is a view of its values; the views follow when the exchange moves its
+// memory.
 // Gradients stay where backward put them if the exchange can read them there; backward() makes
 // libtorch allocate most of them in such memory. Other gradients are copied into the memory of the
 // exchange, where later backwards add to them. Values of other parameters are copied to them, and
@@ -25,8 +26,10 @@ namespace tally::adapter {
 // one computes. Throws Failure. Threads: calls must not overlap.
 class BoundExchange final {
  public:
-  // The parameters must be on one device.
-  BoundExchange(std::unique_ptr<exchange::Exchange> exchange, std::vector<NamedTensor> parameters);
+  // The parameters must be on one device. `before_use` is called before calls of the exchange that
+  // give a device work; it may be empty.
+  BoundExchange(std::unique_ptr<exchange::Exchange> exchange, std::vector<NamedTensor> parameters,
+                std::function<void()> before_use = {});
   // Gives the parameters memory of their own again.
   ~BoundExchange();
   BoundExchange(const BoundExchange&) = delete;
@@ -41,6 +44,12 @@ class BoundExchange final {
   void announce(const exchange::StepContribution& contribution);
   // loss.backward(), which puts gradients into the memory of the exchange where that is possible.
   void backward(const at::Tensor& loss);
+  // Keeps the gradients of the last backward pass, which was captured. After a replay,
+  // show_captured() makes them the gradients of the parameters.
+  void keep_captured();
+  void show_captured();
+  // libtorch accumulates gradients on the stream on which the hooks were made.
+  void renew_hooks();
   // Whether other ranks rely on the announced gradients: the step must then be completed.
   bool is_announced() const { return announced_; }
   exchange::StepTotals complete(const exchange::StepContribution& contribution);
@@ -84,11 +93,14 @@ class BoundExchange final {
   };
 
   void install_hooks();
+  void remove_hooks();
+  void prepare() const;
   void arrived(std::size_t parameter);
   void tell(std::size_t parameter);
   bool can_stay(const Bound& bound) const;
   bool is_shared(std::size_t parameter) const;
   const std::byte* collect(std::size_t parameter);
+  const std::byte* copy_on_device(std::size_t parameter);
   void move_gradient(std::size_t parameter);
   void take_slot(std::size_t parameter);
   void release_gradients();
@@ -99,14 +111,21 @@ class BoundExchange final {
   void publish_values();
 
   const std::unique_ptr<exchange::Exchange> exchange_;
+  const std::function<void()> before_use_;
+  const bool on_device_;                  // of the memory of the exchange
   std::vector<Bound> bound_;              // by parameter
   std::shared_ptr<GradientSlots> slots_;  // null: each gradient has its own place
   std::vector<std::size_t> arrivals_;     // parameters in the order of their gradients
-  bool begun_ = false;                    // gradient() of the exchange is valid
+  std::vector<at::Tensor> captured_;      // by parameter: its gradient in a captured pass
+  std::vector<std::size_t> captured_arrivals_;
+  bool begun_ = false;  // gradient() of the exchange is valid
   bool announced_ = false;
   Duration copying_{};
   std::jthread background_;
 };
+
+// Throws Failure, with the names of two parameters, unless all are on one device.
+void check_one_device(const std::vector<NamedTensor>& parameters);
 
 // Whether a BoundExchange has a hook on the parameter: a trainer trains it.
 bool is_hooked(const at::Tensor& parameter);

@@ -285,6 +285,23 @@ TEST(SyncBatchNorm, OnThreeRanksEqualsBatchNormOverTheWholeBatch) {
   });
 }
 
+TEST(TrainedModule, OnTwoDevicesIsRefusedWithAParameterOfEach) {
+  run_threads(1, [](Job& job) {
+    struct Net : torch::nn::Module {
+      at::Tensor near = register_parameter("near", torch::ones({2}));
+      at::Tensor far = register_parameter("far", torch::empty({2}, at::kMeta));
+    } net;
+    try {
+      const Trainer trainer(job, net, sgd({.rate = 0.1}));
+      FAIL() << "accepted";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.error().code, ErrorCode::kInvalid);
+      EXPECT_THAT(failure.what(),
+                  testing::HasSubstr("near is on cpu and far on meta: move the whole module"));
+    }
+  });
+}
+
 TEST(TrainedModule, WithATrainerIsRefusedToASecondOne) {
   run_threads(2, [](Job& job) {
     // A local variable, as in many programs.

@@ -30,6 +30,8 @@ void refuse(ErrorCode code, std::string message) {
   throw Failure(Error{.code = code, .message = std::move(message)});
 }
 
+std::string first_line(const std::string& message) { return message.substr(0, message.find('\n')); }
+
 DataType data_type_of(const at::Tensor& tensor, const std::string& name) {
   for (const auto& [scalar, type] : kTypes)
     if (scalar == tensor.scalar_type()) return type;
@@ -43,9 +45,9 @@ at::ScalarType scalar_type_of(DataType wanted) {
   refuse(ErrorCode::kInvalid, "unknown type of a tensor");
 }
 
-at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like) {
-  return at::from_blob(memory.data(), like.sizes(),
-                       at::TensorOptions().dtype(type).device(at::kCPU));
+at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like,
+                       const at::Device& device) {
+  return at::from_blob(memory.data(), like.sizes(), at::TensorOptions().dtype(type).device(device));
 }
 
 at::Tensor tensor_owning(at::DataPtr memory, const at::Tensor& like) {

@@ -14,12 +14,16 @@ namespace tally::adapter {
 using tally::or_throw;
 [[noreturn]] void refuse(ErrorCode code, std::string message);
 
+// The first line of a message of libtorch, which may go on with advice and a backtrace.
+std::string first_line(const std::string& message);
+
 // Failure kInvalid, with the tensor's name, for types that Tally does not support.
 DataType data_type_of(const at::Tensor& tensor, const std::string& name);
 at::ScalarType scalar_type_of(DataType type);
 
-// A tensor on the CPU with the shape of `like` over `memory`, which must outlive it.
-at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like);
+// A tensor with the shape of `like` over `memory` of `device`, which must outlive it.
+at::Tensor tensor_over(std::span<std::byte> memory, at::ScalarType type, const at::Tensor& like,
+                       const at::Device& device = at::kCPU);
 
 // A tensor on the CPU with the shape and type of `like`, which owns `memory`.
 at::Tensor tensor_owning(at::DataPtr memory, const at::Tensor& like);

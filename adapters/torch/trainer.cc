@@ -21,6 +21,7 @@
 
 namespace tally {
 
+using adapter::check_one_device;
 using adapter::NamedTensor;
 using adapter::or_throw;
 using adapter::refuse;
@@ -158,8 +159,24 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
   if (options_.keep_freed_memory) keep_freed_memory();
   if (tensors_.trained.empty() && !(embeddings_ && !embeddings_->empty()))
     refuse(ErrorCode::kInvalid, "the module has no parameter that requires a gradient");
+  check_one_device(tensors_.trained);
   check_untrained();
-  bound_ = std::make_unique<adapter::BoundExchange>(make_exchange(), tensors_.trained);
+  const at::Device device =
+      tensors_.trained.empty() ? at::Device(at::kCPU) : tensors_.trained.front().tensor.device();
+  gpu_ = adapter::open_gpu(device);
+  if (gpu_) gpu_->follow_stream();
+  bound_ = std::make_unique<adapter::BoundExchange>(
+      make_exchange(), tensors_.trained,
+      gpu_ ? std::function<void()>([gpu = gpu_.get()] { gpu->follow_stream(); }) : nullptr);
+  if (options_.graphs) {
+    const std::string why = why_not_captured();
+    if (why.empty()) {
+      graph_ = gpu_->make_graph();
+      const std::shared_ptr<void> on_its_stream = graph_->enter();
+      bound_->renew_hooks();
+    }
+    if (!why.empty() && options_.on_event) options_.on_event("steps run without graphs: " + why);
+  }
   bound_->broadcast(tensors_.untrained);
   bound_->begin();
 }
@@ -192,7 +209,14 @@ std::unique_ptr<exchange::Exchange> Trainer::Impl::make_exchange() {
   options.update.settings = {
       fmt::format("accumulate {}", options_.accumulate),
       options_.loss_scale ? fmt::format("loss scale {}", scaler_.scale) : "no loss scale",
-      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed)};
+      "plan " + plan::to_string(plan_), fmt::format("seed {}", options_.seed),
+      fmt::format("sums on devices {}", static_cast<int>(options_.device_sums))};
+  if (gpu_) {
+    options.device = gpu_->device();
+    options.make_sum = gpu_->sums(options_.device_sums, options_.on_event);
+    options.make_gather = gpu_->gathers(options_.device_sums, options_.on_event);
+    options.shards_state = options_.shard_state;
+  }
   if (embeddings_) {
     options.servers = or_throw(exchange::with_launcher(options_.servers, ::getenv));
     if (!embeddings_->empty()) options.rows = embeddings_.get();
@@ -227,11 +251,15 @@ void Trainer::Impl::check_whole() const {
 void Trainer::Impl::zero_grad() {
   bound_->forget_gradients();
   pending_ = {};
+  losses_.clear();
 }
 
 at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) {
   const PhaseScope scope(job_, "forward");
-  return mean_loss();
+  at::Tensor loss = mean_loss();
+  if (!loss.defined() || loss.numel() != 1)
+    refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
+  return loss;
 }
 
 // Calls of an accumulation are weighted by their samples: each gradient is scaled to the weight of
@@ -239,8 +267,7 @@ at::Tensor Trainer::Impl::forward(const std::function<at::Tensor()>& mean_loss) 
 void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
                              bool is_last) {
   const at::Tensor loss = forward(mean_loss);
-  if (!loss.defined() || loss.numel() != 1)
-    refuse(ErrorCode::kInvalid, "the loss must be a tensor with one element");
+  losses_.add(loss, static_cast<double>(samples));
   if (pending_.unit == 0) pending_.unit = samples;
   pending_.samples += samples;
   // A rank with artificial delays holds its gradients back.
@@ -249,7 +276,6 @@ void Trainer::Impl::backward(std::uint64_t samples, const std::function<at::Tens
   const double factor =
       loss_scale() * static_cast<double>(samples) / static_cast<double>(pending_.unit);
   bound_->backward(factor == 1 ? loss : loss * factor);
-  pending_.loss_sum += loss.item<double>() * static_cast<double>(samples);
 }
 
 void Trainer::Impl::compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss,
@@ -257,16 +283,81 @@ void Trainer::Impl::compute(std::uint64_t samples, const std::function<at::Tenso
   Duration computed{};
   {
     const Stopwatch watch(computed);
-    backward(samples, mean_loss, is_last);
+    if (!graph_ || !compute_captured(samples, mean_loss)) {
+      backward(samples, mean_loss, is_last);
+      // The update of several ranks waits for the device anyway. Here the time is this rank's own.
+      if (job_.size() > 1 && exchange().on_device())
+        or_throw(gpu_->device()->wait(Deadline::after(std::chrono::minutes(5))));
+    }
   }
   if (!disturbance_.is_none())
     std::this_thread::sleep_for(train::sleep_of(disturbance_, job_.rank(), calls_, computed));
+}
+
+// The reason why steps cannot be captured; empty if they can.
+std::string Trainer::Impl::why_not_captured() const {
+  if (!gpu_) return "the module is not on a GPU for which this build has kernels";
+  if (!exchange().on_device())
+    return "gradients leave the GPU with plan " + plan::to_string(plan_) +
+           "; home=group update=bsp codec=none keeps them there";
+  if (options_.accumulate > 1) return "accumulate adds to gradients, and a graph replaces them";
+  if (options_.loss_scale) return "loss scaling changes the loss of a captured step";
+  if (!disturbance_.is_none()) return "artificial delays need steps that run one by one";
+  return {};
+}
+
+void Trainer::Impl::capture(const std::function<at::Tensor()>& mean_loss) {
+  bound_->forget_gradients();
+  graph_->capture([&] {
+    const at::Tensor loss = forward(mean_loss);
+    bound_->backward(loss);
+    captured_loss_ = loss.detach();
+  });
+  bound_->keep_captured();
+}
+
+// Returns whether the step was replayed. The first steps run as usual: libraries make their choices
+// of algorithms and their workspaces then, which cannot be captured.
+bool Trainer::Impl::compute_captured(std::uint64_t samples,
+                                     const std::function<at::Tensor()>& mean_loss) {
+  constexpr int kWarmUpSteps = 3;
+  // The last batch of an epoch, with which a training may begin anew, has fewer samples.
+  if (samples > graph_samples_ && !captured_loss_.defined()) {
+    graph_samples_ = samples;
+    warmed_ = 0;
+  }
+  if (samples != graph_samples_) return false;
+  if (warmed_ < kWarmUpSteps) {
+    ++warmed_;
+    return false;
+  }
+  if (!captured_loss_.defined()) {
+    try {
+      capture(mean_loss);
+    } catch (const c10::Error& error) {
+      graph_.reset();
+      captured_loss_ = at::Tensor();
+      zero_grad();
+      if (options_.on_event)
+        options_.on_event(fmt::format("steps run without graphs: {}",
+                                      adapter::first_line(error.what_without_backtrace())));
+      return false;
+    }
+  }
+  graph_->replay();
+  bound_->show_captured();
+  losses_.add(captured_loss_, static_cast<double>(samples));
+  pending_.unit = pending_.samples = samples;
+  return true;
 }
 
 StepOutcome Trainer::Impl::step(std::uint64_t samples,
                                 const std::function<at::Tensor()>& mean_loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
+  // Outlives graph_, which a failed capture resets.
+  const std::shared_ptr<adapter::StepGraph> graph = graph_;
+  const std::shared_ptr<void> on_graph_stream = graph ? graph->enter() : nullptr;
   const bool is_last = pending_.calls + 1 == options_.accumulate;
   if (pending_.calls == 0) takes_part_ = bound_->begin();
   try {
@@ -287,6 +378,7 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
   const auto own = static_cast<double>(samples);
+  losses_.clear();
   const StepOutcome outcome =
       complete({.samples = own, .weight = own / loss_scale(), .loss_sum = loss * own});
   // From here on the caller computes at the newest parameters.
@@ -294,9 +386,14 @@ StepOutcome Trainer::Impl::apply(std::uint64_t samples, double loss) {
   return outcome;
 }
 
-StepOutcome Trainer::Impl::complete(const exchange::StepContribution& contribution) {
+// A single rank on a device reads the losses last, so that the update is behind the backward pass
+// before it waits for the device.
+StepOutcome Trainer::Impl::complete(exchange::StepContribution contribution) {
   const PhaseScope scope(job_, "update");
-  const exchange::StepTotals result = bound_->complete(with_rates(contribution));
+  const bool reads_last = exchange().on_device() && job_.size() == 1;
+  if (!reads_last) contribution.loss_sum += losses_.take();
+  exchange::StepTotals result = bound_->complete(with_rates(contribution));
+  if (reads_last) result.loss_sum += losses_.take();
   job_.count_step(static_cast<std::uint64_t>(contribution.samples));
   job_.set_step(exchange().steps());
   shards_.count_batches();
@@ -326,8 +423,9 @@ void Trainer::Impl::count_outcome(bool is_discarded) {
 void Trainer::Impl::drain() {
   check_whole();
   const Stopwatch watch(in_steps_);
-  const Pending rest = std::exchange(pending_, {});
-  bound_->drain(with_rates(contribution_of(rest)));
+  exchange::StepContribution rest = contribution_of(std::exchange(pending_, {}));
+  rest.loss_sum = losses_.take();
+  bound_->drain(with_rates(std::move(rest)));
   shards_.count_batches();
   bound_->forget_gradients();
 }

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "adapters/torch/bound_exchange.h"
+#include "adapters/torch/gpu.h"
+#include "adapters/torch/loss_reader.h"
 #include "adapters/torch/server_embeddings.h"
 #include "adapters/torch/tensors.h"
 #include "data/shard_course.h"
@@ -47,25 +49,26 @@ class Trainer::Impl {
   struct Pending {
     int calls = 0;
     std::uint64_t samples = 0;
-    double loss_sum = 0;
     std::uint64_t unit = 0;  // samples of the first call, whose gradient is not scaled
   };
   // The gradients are scaled like the loss.
   exchange::StepContribution contribution_of(const Pending& pending) const {
     return {.samples = static_cast<double>(pending.samples),
-            .weight = static_cast<double>(pending.unit) / loss_scale(),
-            .loss_sum = pending.loss_sum};
+            .weight = static_cast<double>(pending.unit) / loss_scale()};
   }
 
   std::unique_ptr<exchange::Exchange> make_exchange();
   void check_whole() const;
   void check_untrained();
   exchange::StepContribution with_rates(exchange::StepContribution contribution) const;
-  StepOutcome complete(const exchange::StepContribution& contribution);
+  StepOutcome complete(exchange::StepContribution contribution);
   void count_outcome(bool is_discarded);
   at::Tensor forward(const std::function<at::Tensor()>& mean_loss);
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
+  std::string why_not_captured() const;
+  bool compute_captured(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
+  void capture(const std::function<at::Tensor()>& mean_loss);
   void average(const std::vector<adapter::NamedTensor>& tensors);
 
   std::vector<checkpoint::TensorInfo> tensor_infos() const;
@@ -81,8 +84,15 @@ class Trainer::Impl {
   const std::vector<std::string> embedding_names_;  // of the module, whatever their home
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
+  std::unique_ptr<adapter::Gpu> gpu_;          // null: the CPU, or no kernels for the GPU
+  std::shared_ptr<adapter::StepGraph> graph_;  // null: no graphs; step() keeps it, too
   std::unique_ptr<adapter::BoundExchange> bound_;
   Pending pending_;
+  adapter::LossReader losses_;  // of pending_
+  // With graph_.
+  std::uint64_t graph_samples_ = 0;       // of the steps that are captured
+  int warmed_ = 0;                        // such steps so far, up to kWarmUpSteps
+  at::Tensor captured_loss_;              // defined once a step is captured
   train::LossScaler scaler_;              // if options_.loss_scale
   std::uint64_t discarded_ = 0;           // updates
   std::uint64_t discarded_in_a_row_ = 0;  // up to the last update

@@ -75,6 +75,15 @@ enum class Replica {
   kRank,  // every worker has its own, with all optimizer state: the loss of a host costs no state
 };
 
+// How ranks sum gradients that lie on GPUs (home=group, update=bsp), and hand over encoded ones.
+enum class DeviceSums : std::uint8_t {
+  kAuto,  // kShared if all ranks have the same GPU, kNccl if each has its own, else kShared on each
+          // GPU and kNccl across them
+  kShared,  // each rank reads the memory of the others: for ranks that share a GPU
+  kNccl,    // by NCCL, which needs a GPU per rank
+  kHost,    // through host memory
+};
+
 // Scaling of the loss for training with float16, whose small gradients would vanish: the trainer
 // multiplies the loss by a factor before the backward pass, and divides the gradients by it. An
 // update whose gradient is not finite on any rank is discarded on all ranks, and the factor falls.
@@ -111,6 +120,17 @@ struct TrainerOptions {
   // That saves a copy of both per host, and time where they exceed the caches (a step of the mlp of
   // `tally bench train` is a tenth shorter). After an error the parameters are then undefined.
   bool in_place = false;
+  DeviceSums device_sums = DeviceSums::kAuto;
+  // Where the model lies on GPUs: each rank keeps the optimizer state and master copies of its part
+  // of the model only, and the others send it the new values of theirs. The results have the same
+  // bits. The state of a lost rank is lost with it. In host memory the ranks of a host have one
+  // state together anyway.
+  bool shard_state = false;
+  // On a GPU: captures the forward and backward pass of step() as a CUDA graph and replays it. This
+  // concerns the steps with the most samples; others, such as the last of an epoch, run as usual.
+  // The closure is then no longer called, so it must read its batch from tensors that the caller
+  // fills before each step. What cannot be captured runs as usual, and on_event is told why.
+  bool graphs = false;
   // Artificial slowness, to measure the benefit of a plan. straggle: "rank=1,factor=4" makes the
   // steps of rank 1 take four times their compute time. delay: "exponential:20ms", "constant:5ms"
   // or "exponential:1x" (of the compute time) is added to the steps of all ranks.
