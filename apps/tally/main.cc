@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   add_bench_word2vec_command(bench);
   add_bench_policy_command(bench);
   add_bench_codec_command(bench);
-  bench.add_command("train", "Training beside PyTorch's DDP and beside one worker");
+  bench.add_command("train", "Training beside PyTorch, its DDP and one worker");
   bench.add_command("compress", "Gain of codecs between two hosts, by the speed of the link");
 
   top.add_command("predict", "Predict with a trained model: tally predict RUN --input FILE...");

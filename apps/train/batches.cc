@@ -1,14 +1,14 @@
 #include "apps/train/batches.h"
 
 #include <ATen/autocast_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "base/errors.h"
-
-#define TALLY_TORCH_GE(a, b) \
-  (TORCH_VERSION_MAJOR > (a) || (TORCH_VERSION_MAJOR == (a) && TORCH_VERSION_MINOR >= (b)))
 
 namespace tally::app {
 namespace {
@@ -34,27 +34,6 @@ at::Tensor tensor_of(std::span<std::byte> bytes, std::uint64_t samples,
   return torch::from_blob(bytes.data(), sizes, scalar_type(type));
 }
 
-at::ScalarType type_of(const std::string& precision) {
-  if (precision == "bfloat16") return at::kBFloat16;
-  return precision == "float16" ? at::kHalf : at::kFloat;
-}
-
-void set_autocast(bool cuda, at::ScalarType type, bool enabled) {
-#if TALLY_TORCH_GE(2, 4)
-  const at::DeviceType device = cuda ? at::kCUDA : at::kCPU;
-  at::autocast::set_autocast_enabled(device, enabled);
-  at::autocast::set_autocast_dtype(device, type);
-#else
-  if (cuda) {
-    at::autocast::set_enabled(enabled);
-    at::autocast::set_autocast_gpu_dtype(type);
-  } else {
-    at::autocast::set_cpu_enabled(enabled);
-    at::autocast::set_autocast_cpu_dtype(type);
-  }
-#endif
-}
-
 }  // namespace
 
 TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape,
@@ -64,18 +43,48 @@ TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape
       .target = tensor_of(batch.target, batch.samples, shape.target, shape.target_type).to(device)};
 }
 
-PrecisionScope::PrecisionScope(const std::string& precision, const at::Device& device)
-    : type_(type_of(precision)), cuda_(device.is_cuda()) {
-  if (type_ == at::kFloat) return;
-  at::autocast::increment_nesting();
-  set_autocast(cuda_, type_, true);
+at::Tensor with_channels_last(const at::Tensor& input) {
+  return input.dim() == 4 ? input.contiguous(at::MemoryFormat::ChannelsLast) : input;
 }
 
-PrecisionScope::~PrecisionScope() {
-  if (type_ == at::kFloat) return;
-  set_autocast(cuda_, type_, false);
-  // Cast parameters are cached until the outermost scope ends, but change with every step.
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+DeviceBatches::DeviceBatches(const Options& options, const data::SampleShape& shape)
+    : options_(options), shape_(shape) {
+  if (options.device.is_cuda()) copied_.emplace(at::kCUDA);
+}
+
+std::function<std::shared_ptr<std::byte>(std::size_t)> DeviceBatches::allocator() const {
+  if (!options_.device.is_cuda()) return {};
+  return [](std::size_t bytes) {
+    const auto options = at::TensorOptions().dtype(at::kByte).pinned_memory(true);
+    const at::Tensor memory = torch::empty({static_cast<std::int64_t>(bytes)}, options);
+    return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory.data_ptr()),
+                                      [memory](std::byte* /*first*/) {});
+  };
+}
+
+TensorBatch DeviceBatches::take(const train::Batch& batch) {
+  TensorBatch tensors{
+      .input = tensor_of(batch.input, batch.samples, shape_.input, shape_.input_type),
+      .target = tensor_of(batch.target, batch.samples, shape_.target, shape_.target_type)};
+  if (copied_) {
+    for (at::Tensor* const tensor : {&tensors.input, &tensors.target})
+      *tensor = tensor->to(options_.device, tensor->scalar_type(), /*non_blocking=*/true);
+    copied_->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(options_.device));
+  }
+  if (options_.channels_last) tensors.input = with_channels_last(tensors.input);
+  if (options_.fixed == 0 || batch.samples != options_.fixed) return tensors;
+  if (!fixed_.input.defined()) {
+    fixed_ = {.input = tensors.input.clone(), .target = tensors.target.clone()};
+  } else {
+    fixed_.input.copy_(tensors.input);
+    fixed_.target.copy_(tensors.target);
+  }
+  return fixed_;
+}
+
+// The copy runs before the kernels of its step, so it has usually ended long before.
+void DeviceBatches::release() {
+  while (copied_ && !copied_->query()) std::this_thread::yield();
 }
 
 std::string random_state(const at::Device& device) {

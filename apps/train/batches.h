@@ -1,6 +1,11 @@
 #pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
+#include <c10/core/Event.h>
 #include <torch/torch.h>
 
 #include "data/dataset.h"
@@ -17,18 +22,36 @@ struct TensorBatch {
 TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape,
                        const at::Device& device);
 
-// While an object exists, forward passes compute in `precision` (bfloat16, float16) where
-// libtorch's autocast does; parameters keep their type. No effect for float32.
-class PrecisionScope final {
+// Pictures [samples, channels, height, width] with the channels last in memory, for convolutions.
+// Other tensors are returned as they are.
+at::Tensor with_channels_last(const at::Tensor& input);
+
+// The batches of a training on its device. The loader reads into pinned memory, from which a GPU
+// copies while the program goes on. Threads: one.
+class DeviceBatches final {
  public:
-  PrecisionScope(const std::string& precision, const at::Device& device);
-  ~PrecisionScope();
-  PrecisionScope(const PrecisionScope&) = delete;
-  PrecisionScope& operator=(const PrecisionScope&) = delete;
+  struct Options {
+    at::Device device = at::kCPU;
+    bool channels_last = false;
+    // Batches with so many samples are all in the same tensors, as CUDA graphs need it; 0: none.
+    std::uint64_t fixed = 0;
+  };
+  DeviceBatches(const Options& options, const data::SampleShape& shape);
+
+  // Memory from which the device copies fast, for LoaderOptions; empty if any memory is as good.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocator() const;
+
+  // Begins to copy a batch to the device. On the CPU the result borrows the memory of the batch.
+  // In both cases it must stay as it is until release().
+  TensorBatch take(const train::Batch& batch);
+  // Waits until the memory of the last batch is free: before the loader's next batch.
+  void release();
 
  private:
-  const at::ScalarType type_;
-  const bool cuda_;
+  const Options options_;
+  const data::SampleShape shape_;
+  TensorBatch fixed_;
+  std::optional<c10::Event> copied_;  // only on a GPU: the last copy
 };
 
 // Saves and restores the state of this rank's random numbers; kCorrupt for other bytes.

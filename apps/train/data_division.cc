@@ -71,6 +71,7 @@ data::Order DataDivision::order_of(Rank rank, const data::Position& position) co
                      .step = options_.step_has_all_workers
                                  ? options_.batch * static_cast<std::uint64_t>(options_.workers)
                                  : 0,
+                     .parts = parts_,
                      .rank = has_all ? rank : static_cast<Rank>(place),
                      .workers = has_all ? options_.workers : static_cast<int>(living_.size())});
   TALLY_CHECK(order.seek(position).has_value());
@@ -79,6 +80,21 @@ data::Order DataDivision::order_of(Rank rank, const data::Position& position) co
 
 data::Order DataDivision::order() const {
   return order_of(options_.rank, of(options_.rank).position);
+}
+
+void DataDivision::divide(const data::Position& position, std::vector<std::uint64_t> parts) {
+  TALLY_CHECK(options_.step_has_all_workers && options_.strategy != data::Strategy::kReplicate);
+  TALLY_CHECK(parts.size() == living_.size());
+  parts_ = std::move(parts);
+  for (const Rank rank : living_) of(rank).position = position;
+}
+
+std::vector<std::uint64_t> DataDivision::parts() const {
+  if (!parts_.empty()) return parts_;
+  const std::uint64_t step = options_.batch * static_cast<std::uint64_t>(options_.workers);
+  std::vector<std::uint64_t> parts(living_.size(), step / living_.size());
+  for (std::size_t i = 0; i < step % living_.size(); ++i) ++parts[i];
+  return parts;
 }
 
 std::vector<double> DataDivision::report(const data::Position& position,
@@ -122,6 +138,7 @@ bool DataDivision::take(std::span<const double> sums, std::uint64_t step) {
     lost.until_step = step;
   }
   living_ = std::move(present);
+  if (!gone.empty()) parts_.clear();
   if (!gone.empty() && !has_all)
     for (const Rank rank : living_) of(rank).position = common;
   return !gone.empty();

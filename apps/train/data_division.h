@@ -39,6 +39,13 @@ class DataDivision final {
   // The batches of this worker from its position on.
   data::Order order() const;
 
+  // Gives every worker that is left its part of a step, in the order of ranks, from `position` on.
+  // All workers call it with the same arguments, and are at this position. The parts end with the
+  // loss of a worker: the others then have equal ones. Requires workers that make steps together.
+  void divide(const data::Position& position, std::vector<std::uint64_t> parts);
+  // The samples of a whole step by worker, in the order of ranks.
+  std::vector<std::uint64_t> parts() const;
+
   // The vector of this worker for the sum of all workers. `samples` are those that it has trained
   // on.
   std::vector<double> report(const data::Position& position, std::uint64_t samples) const;
@@ -71,6 +78,7 @@ class DataDivision final {
   DivisionOptions options_;
   std::vector<Worker> workers_;  // by rank
   std::vector<Rank> living_;
+  std::vector<std::uint64_t> parts_;  // of divide(); empty: equal parts
   std::vector<LostWorker> lost_;
 };
 

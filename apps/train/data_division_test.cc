@@ -149,6 +149,48 @@ TEST(DataDivision, WorkersThatCountBatchesGoOnAtTheirMeanPosition) {
   EXPECT_EQ(training.of(1).order.position(), (Position{0, 100}));
 }
 
+// Three workers of different speeds: whatever parts they have had, an epoch has every sample once
+// and as many steps as with equal parts.
+TEST(DataDivision, EverySampleIsUsedOnceWhilePartsFollowTheSpeeds) {
+  DividedTraining training({.size = 103, .batch = 8, .workers = 3});
+  const std::vector<std::vector<std::uint64_t>> courses = {
+      {20, 3, 1}, {8, 8, 8}, {1, 22, 1}, {12, 11, 1}};
+  EXPECT_EQ(training.of(1).division.parts(), (std::vector<std::uint64_t>{8, 8, 8}));
+  for (int step = 1; step <= 15; ++step) {
+    training.steps(1);
+    if (step % 2 == 0)
+      for (Rank rank = 0; rank < 3; ++rank) {
+        auto& worker = training.of(rank);
+        worker.division.divide(training.of(0).order.position(),
+                               courses[static_cast<std::size_t>(step / 2) % courses.size()]);
+        worker.order = worker.division.order();
+      }
+  }
+  EXPECT_EQ(training.of(2).order.position(), (Position{3, 0}));
+  EXPECT_EQ(training.applied(), 3 * 103U);
+  for (std::uint64_t sample = 0; sample < 103; ++sample)
+    EXPECT_EQ(training.trained().count(sample), 3U) << sample;
+}
+
+TEST(DataDivision, PartsEndWithTheLossOfAWorker) {
+  DividedTraining training({.size = 120, .batch = 4, .workers = 3});
+  for (Rank rank = 0; rank < 3; ++rank) {
+    auto& worker = training.of(rank);
+    worker.division.divide({}, {9, 1, 2});
+    worker.order = worker.division.order();
+  }
+  training.steps(2);
+  training.meet(2);
+  training.kill(0);
+  training.steps(1);
+  EXPECT_TRUE(training.meet(3));
+  const DataDivision& division = training.of(1).division;
+  EXPECT_EQ(division.lost(),
+            (std::vector<LostWorker>{{.rank = 0, .after_step = 2, .until_step = 3, .samples = 9}}));
+  EXPECT_EQ(division.parts(), (std::vector<std::uint64_t>{6, 6}));
+  EXPECT_EQ(training.of(2).order.next().size(), 6U);
+}
+
 TEST(DataDivision, EveryWorkerContinuesAtItsOwnPosition) {
   const std::vector<Position> saved = {{2, 30}, {1, 90}, {2, 0}};
   DivisionOptions options{.size = 100, .batch = 5, .workers = 3};

@@ -14,7 +14,7 @@ namespace tally::app {
 // Returns the number of CUDA GPUs; 0 if libtorch has no CUDA.
 int cuda_devices();
 
-// kInvalid if `device` (auto, cpu, cuda) is not available.
+// kInvalid, with the cause, if `device` (auto, cpu, cuda) is not available.
 Result<void> check_device(const std::string& device);
 
 // kInvalid if libtorch cannot compute in this precision (float32, bfloat16, float16) there.
@@ -22,6 +22,17 @@ Result<void> check_precision(const std::string& precision, const std::string& de
 
 // Whether `device` means a GPU on this machine.
 bool uses_cuda(const std::string& device);
+// The same for any of the workers' devices.
+bool any_uses_cuda(const std::vector<std::string>& devices);
+
+// kInvalid if `graphs` are requested and none of the workers' devices is a GPU.
+Result<void> check_graphs(bool graphs, const std::vector<std::string>& devices);
+
+// Why workers on these devices cannot make their steps from CUDA graphs; empty: they may.
+std::string why_no_graphs(const std::vector<std::string>& devices);
+
+// Lets libtorch multiply float32 matrices in TF32 on GPUs, which keeps 10 bits of a mantissa.
+void allow_tf32();
 
 // Returns the tensors of the model that a recipe makes for `dataset`, as a checkpoint lists them.
 std::vector<checkpoint::TensorInfo> tensors_of(const recipes::Recipe& recipe,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "adapters/torch/precision_scope.h"
 #include "apps/train/batches.h"
 #include "data/order.h"
 #include "train/loader.h"
@@ -38,6 +39,7 @@ struct JudgeOptions {
   std::uint64_t batch = 64;
   int loader_threads = 1;
   std::string precision = "float32";
+  bool channels_last = false;
   Rank rank = 0;  // evaluates its part of the samples
   int workers = 1;
 };
@@ -62,8 +64,9 @@ ScoredPart judge_part(recipes::Model& model, const data::Dataset& dataset,
     const TensorBatch tensors = to_tensors(*batch, dataset.shape(), device);
     at::Tensor output;
     {
-      const PrecisionScope precision(options.precision, device);
-      output = model.forward(tensors.input);
+      const adapter::PrecisionScope precision(options.precision, device);
+      output =
+          model.forward(options.channels_last ? with_channels_last(tensors.input) : tensors.input);
     }
     const recipes::Judgement judgement = recipes::judge(options.task, output, tensors.target);
     part.all.loss += judgement.loss;
@@ -164,6 +167,7 @@ Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& mod
                                       .batch = options.batch,
                                       .loader_threads = options.loader_threads,
                                       .precision = options.precision,
+                                      .channels_last = options.channels_last,
                                       .rank = here.place,
                                       .workers = here.workers},
                                      device);

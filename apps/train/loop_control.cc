@@ -56,7 +56,7 @@ Due LoopControl::due(const Moment& before, const Moment& after, bool interrupted
   const auto happens = [&](const Interval& interval) {
     return interval != Interval{} && (last || is_due(interval, before, after));
   };
-  const bool saves = options_.save != Interval{};
+  const bool saves = options_.save != Interval{} || options_.saves_best;
   if (interrupted) return {.evaluate = false, .save = saves};
   return {.evaluate = happens(options_.evaluate), .save = happens(options_.save)};
 }

@@ -33,6 +33,7 @@ struct LoopControlOptions {
   std::uint64_t total_steps = 0;
   Interval evaluate{.epochs = 1};
   Interval save;                          // never unless requested
+  bool saves_best = false;                // instead: after evaluations where is_best() holds
   std::optional<double> target_accuracy;  // 0 to 1
   std::uint64_t patience = 0;             // evaluations without a lower test loss; 0: no early stop
 };
@@ -155,8 +156,8 @@ class LoopControl final {
   explicit LoopControl(const LoopControlOptions& options) : options_(options) {}
 
   // Returns the actions that are due after the step from `before` to `after`. The last step is
-  // evaluated and saved if the options have evaluations and checkpoints. An interruption is saved
-  // but not evaluated.
+  // evaluated and saved if the options have evaluations and intervals of checkpoints. An
+  // interruption is saved but not evaluated.
   Due due(const Moment& before, const Moment& after, bool interrupted) const;
   // Returns the next step at which something is due or the training ends, for workers that do not
   // synchronise after every step.
@@ -170,6 +171,8 @@ class LoopControl final {
   std::optional<StopReason> stop(std::uint64_t steps, bool interrupted) const;
   // The reason of the last evaluation, if the training has diverged; else empty.
   const std::string& divergence() const { return divergence_; }
+  // Whether the last evaluation had a lower test loss than all before.
+  bool is_best() const { return state_.best_loss && state_.without_improvement == 0; }
   // Whether the last evaluation shows a model that is worth keeping: the training has not diverged,
   // and its loss is not back at that of guessing.
   bool is_sound() const { return divergence_.empty() && !lost_at_; }

@@ -22,6 +22,7 @@ TEST(LoopControl, EvaluatesAndSavesWhenDueAndAtTheEnd) {
   const LoopControlOptions both{
       .total_steps = 100, .evaluate = {.epochs = 1}, .save = {.steps = 30}};
   const LoopControlOptions no_saving{.total_steps = 100, .evaluate = {.steps = 10}};
+  const LoopControlOptions best{.total_steps = 100, .evaluate = {.steps = 10}, .saves_best = true};
   const LoopControlOptions neither{.total_steps = 100, .evaluate = {}};
   const std::vector<Row> table = {
       {both, {28, 2}, {29, 2}, false, {false, false}},
@@ -32,6 +33,9 @@ TEST(LoopControl, EvaluatesAndSavesWhenDueAndAtTheEnd) {
       {no_saving, {28, 2}, {29, 2}, true, {false, false}},
       {no_saving, {29, 2}, {30, 2}, false, {true, false}},
       {no_saving, {99, 9}, {100, 9}, false, {true, false}},
+      {best, {89, 9}, {90, 9}, false, {true, false}},  // the evaluation decides
+      {best, {99, 9}, {100, 9}, false, {true, false}},
+      {best, {28, 2}, {29, 2}, true, {false, true}},
       {neither, {99, 9}, {100, 10}, false, {false, false}},
   };
   for (const Row& row : table)
@@ -46,6 +50,16 @@ TEST(LoopControl, StopsAtTheTargetAccuracyOnceItWasReached) {
   course.observe(20, {.loss = 0.9, .accuracy = 0.9});
   EXPECT_EQ(course.stop(20, false), StopReason::kTargetReached);
   EXPECT_EQ(course.state().best_accuracy, 0.9);
+}
+
+TEST(LoopControl, TheBestEvaluationHasALowerLossThanAllBefore) {
+  LoopControl course({.total_steps = 100, .saves_best = true});
+  EXPECT_FALSE(course.is_best());
+  for (const auto& [loss, best] : std::vector<std::pair<double, bool>>{
+           {std::nan(""), false}, {0.9, true}, {1, false}, {0.9, false}, {0.8, true}}) {
+    course.observe(10, {.loss = loss});
+    EXPECT_EQ(course.is_best(), best) << loss;
+  }
 }
 
 TEST(LoopControl, StopsEarlyAfterSoManyEvaluationsWithoutALowerLoss) {

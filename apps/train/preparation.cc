@@ -156,11 +156,14 @@ Result<void> set_loop_control(const TrainOptions& options, const recipes::Defaul
     return interval;
   };
   TALLY_TRY(control.evaluate, interval_of("--eval-every", options.eval_every, defaults.eval_every));
-  TALLY_TRY(const Interval save,
-            interval_of("--checkpoint-every", options.checkpoint_every, kCheckpointEvery));
-  if (!options.checkpoint.empty()) control.save = save;
-  if (!options.checkpoint.empty() && save == Interval{})
-    return invalid("--checkpoint-every never: leave out --checkpoint instead");
+  control.saves_best = options.checkpoint_every == "best";
+  if (!control.saves_best) {
+    TALLY_TRY(const Interval save,
+              interval_of("--checkpoint-every", options.checkpoint_every, kCheckpointEvery));
+    if (!options.checkpoint.empty()) control.save = save;
+    if (!options.checkpoint.empty() && save == Interval{})
+      return invalid("--checkpoint-every never: leave out --checkpoint instead");
+  }
   control.target_accuracy = options.target_accuracy;
   control.patience = options.patience;
   if (options.target_accuracy && !recipes::has_accuracy(prepared.task))
@@ -168,6 +171,8 @@ Result<void> set_loop_control(const TrainOptions& options, const recipes::Defaul
   const bool unseen = control.evaluate == Interval{};
   if (unseen && options.target_accuracy)
     return invalid("--target-accuracy needs evaluations, and --eval-every is never");
+  if (unseen && control.saves_best)
+    return invalid("--checkpoint-every best needs evaluations, and --eval-every is never");
   if (unseen && options.patience > 0)
     return invalid("--early-stop needs evaluations, and --eval-every is never");
   if (unseen && prepared.schedule.text().rfind("plateau", 0) == 0)
@@ -309,6 +314,30 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
   return {};
 }
 
+// Options of the computation that make sense only with some recipes and plans.
+Result<void> check_computation(const TrainOptions& options, const recipes::Recipe& recipe,
+                               const plan::Plan& plan) {
+  if (options.channels_last && !recipe.has_convolutions())
+    return invalid("--channels-last: {} has no convolutions over pictures", recipe.name());
+  if (options.balance != "speed") return {};
+  if (plan.home == plan::Home::kServer)
+    return invalid(
+        "--balance speed: with home=server the workers do not agree on the samples of a step; "
+        "home=group does");
+  if (plan.update != plan::Update::kBsp)
+    return invalid(
+        "--balance speed: with {} a step does not wait for slow workers; update=bsp does",
+        plan::update_text(plan));
+  if (plan.data == plan::Data::kReplicate)
+    return invalid(
+        "--balance speed: with data=replicate every worker reads all samples; data=partition "
+        "divides them");
+  if (options.graphs)
+    return invalid(
+        "--balance speed: --graphs needs batches of one size, and this changes their sizes");
+  return {};
+}
+
 std::string describe(const checkpoint::TensorInfo& tensor) {
   return fmt::format("{} [{}] {}", tensor.name, fmt::join(tensor.shape, ", "),
                      to_string(tensor.type));
@@ -325,6 +354,7 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
             of_option("--optimizer", choose_optimizer(options.optimizer, options.rate,
                                                       {defaults.optimizer, defaults.rate})));
   TALLY_TRY(set_plan(options, workers.all, prepared));
+  TALLY_TRY(check_computation(options, recipe, prepared.plan));
   // Checked before the data is opened, which may take a while; the number of steps is known only
   // then.
   TALLY_TRY(schedule_of(options, recipe, prepared, kManySteps));

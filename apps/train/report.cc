@@ -43,11 +43,17 @@ std::string tiles_html(const TrainingRecord& record) {
     html += tile_html("test AUC", fmt::format("{:.4f}", *record.auc), "area under the ROC curve");
   if (record.rmse)
     html += tile_html("test RMSE", number_text(*record.rmse), "in the unit of the target");
-  if (record.test_loss || record.train_loss)
-    html += tile_html(
-        record.test_loss ? "test loss" : "training loss",
-        number_text(record.test_loss ? *record.test_loss : *record.train_loss),
-        record.test_loss && record.train_loss ? "training " + number_text(*record.train_loss) : "");
+  if (record.test_loss || record.train_loss) {
+    std::string detail;
+    if (record.test_loss && record.train_loss)
+      detail = "training " + number_text(*record.train_loss);
+    if (record.test_loss && record.best_test_loss && *record.best_test_loss < *record.test_loss)
+      detail += fmt::format("{}lowest {}", detail.empty() ? "" : ", ",
+                            number_text(*record.best_test_loss));
+    html +=
+        tile_html(record.test_loss ? "test loss" : "training loss",
+                  number_text(record.test_loss ? *record.test_loss : *record.train_loss), detail);
+  }
   html += tile_html(
       "time", time_text(record.elapsed),
       record.steps > 0
@@ -84,6 +90,14 @@ std::string lost_html(const TrainingRecord& record) {
                                        count_text(static_cast<double>(lost_samples(record))),
                                        percent_text(lost_share(record)))});
   return rows_html("Lost workers", "wide", rows);
+}
+
+// Empty if the workers had equal parts of each step.
+std::string parts_html(const TrainingRecord& record) {
+  std::vector<RecordRow> rows;
+  for (std::size_t i = 0; i < record.parts.size(); ++i)
+    rows.push_back({fmt::format("worker {}", i), count_text(static_cast<double>(record.parts[i]))});
+  return rows_html("Samples of a step, at the end", "", rows);
 }
 
 // Empty if all gradients were applied and none was stale.
@@ -142,6 +156,7 @@ std::string report_html(const TrainingRecord& record) {
   // Two cards fit side by side: with an even number of charts the row is full.
   html += rows_html("Configuration", charts.size() % 2 == 0 ? "wide" : "", record.configuration);
   html += time_bars_html(record.times);
+  html += parts_html(record);
   html += lost_html(record);
   html += policy_html(record);
   html += events_html(record);

@@ -73,6 +73,8 @@ struct TrainingRecord {
   std::optional<double> test_loss;
   std::optional<double> accuracy;
   std::optional<double> best_accuracy;
+  std::optional<double> best_test_loss;  // the lowest of this run
+  std::uint64_t best_step = 0;           // after which it was measured
   std::optional<double> auc;
   std::optional<double> rmse;  // of a regression, in the unit of the target
   // The share of the most frequent label, if is_guessing() for the last evaluation.
@@ -83,9 +85,11 @@ struct TrainingRecord {
   std::vector<RecordPoint> points;       // by step, ascending
   std::vector<WorkerTimes> times;        // by rank; lost workers have none
   std::vector<LostWorker> lost_workers;  // in the order of their loss
-  std::vector<RecordEvent> events;       // in chronological order
-  std::vector<RecordEvent> unsaved;      // checkpoints that could not be written; also events
-  bool last_save_failed = false;         // the last checkpoint is one of them
+  // With --balance speed: the samples of a step by worker, as they were at the end.
+  std::vector<std::uint64_t> parts;
+  std::vector<RecordEvent> events;   // in chronological order
+  std::vector<RecordEvent> unsaved;  // checkpoints that could not be written; also events
+  bool last_save_failed = false;     // the last checkpoint is one of them
   // Number of gradients of all workers with staleness 0, 1, 2, ..., and of dropped gradients.
   std::vector<std::uint64_t> staleness;
   std::uint64_t dropped_gradients = 0;

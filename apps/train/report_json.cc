@@ -56,6 +56,8 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   put(json, "test_loss", record.test_loss);
   put(json, "accuracy", record.accuracy);
   put(json, "best_accuracy", record.best_accuracy);
+  put(json, "best_test_loss", record.best_test_loss);
+  if (record.best_test_loss) json["best_step"] = record.best_step;
   put(json, "auc", record.auc);
   put(json, "rmse", record.rmse);
   put(json, "majority_accuracy", record.majority_accuracy);
@@ -66,6 +68,7 @@ nlohmann::ordered_json to_json(const TrainingRecord& record) {
   for (const char* const list : {"points", "times", "events"}) json[list] = Json::array();
   for (const RecordPoint& point : record.points) json["points"].push_back(point_json(point));
   for (const WorkerTimes& times : record.times) json["times"].push_back(times_json(times));
+  if (!record.parts.empty()) json["parts"] = record.parts;
   if (!record.lost_workers.empty()) {
     for (const LostWorker& lost : record.lost_workers)
       json["lost_workers"].push_back({{"rank", lost.rank},

@@ -146,6 +146,8 @@ Result<TrainingRecord> record_of(const nlohmann::ordered_json& json) {
   members.read("test_loss", record.test_loss);
   members.read("accuracy", record.accuracy);
   members.read("best_accuracy", record.best_accuracy);
+  members.read("best_test_loss", record.best_test_loss);
+  members.read_count("best_step", record.best_step);
   members.read("auc", record.auc);
   members.read("rmse", record.rmse);
   members.read("majority_accuracy", record.majority_accuracy);
@@ -167,10 +169,13 @@ Result<TrainingRecord> record_of(const nlohmann::ordered_json& json) {
     event.read_count("step", added.step);
     event.read("text", added.text);
   });
-  if (const OrderedJson* const bins = members.find("staleness")) {
-    for (const OrderedJson& bin : *bins) {
-      if (!bin.is_number_unsigned()) members.note("\"staleness\" as counts");
-      record.staleness.push_back(bin.is_number_unsigned() ? bin.get<std::uint64_t>() : 0);
+  for (const auto& [name, counts] :
+       {std::pair{"staleness", &record.staleness}, {"parts", &record.parts}}) {
+    const OrderedJson* const found = members.find(name);
+    if (found == nullptr) continue;
+    for (const OrderedJson& count : *found) {
+      if (!count.is_number_unsigned()) members.note(fmt::format("\"{}\" as counts", name));
+      counts->push_back(count.is_number_unsigned() ? count.get<std::uint64_t>() : 0);
     }
   }
   members.read_count("dropped_gradients", record.dropped_gradients);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/tally/data_fetch.h"
 #include "apps/tally/launch/launcher.h"
@@ -15,6 +16,7 @@
 #include "apps/tally/outputs.h"
 #include "apps/train/continuation.h"
 #include "apps/train/device.h"
+#include "apps/train/device_texts.h"
 #include "apps/train/model_state.h"
 #include "apps/train/preparation.h"
 #include "apps/train/train_options.h"
@@ -91,9 +93,15 @@ std::string other_options(const std::string& state, recipes::Recipe& recipe) {
 // Checks everything before a process is started. The result has no data, which only the workers
 // need.
 Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
-                          const WorkerCounts& workers) {
-  TALLY_TRY(check_device(options.device));
-  TALLY_TRY(check_precision(options.precision, options.device));
+                          const WorkerCounts& workers, const std::vector<std::string>& devices) {
+  // The workers of other hosts check their own GPUs.
+  if (!options.hosts.given()) {
+    for (const std::string& device : devices) {
+      TALLY_TRY(check_device(device));
+      TALLY_TRY(check_precision(options.precision, device));
+    }
+    TALLY_TRY(check_graphs(options.graphs, devices));
+  }
   TALLY_TRY(check_outputs(options));
   TALLY_TRY(Preparation prepared, prepare(options, recipe, workers, data_cache_folder()));
   const bool has_servers = prepared.plan.home == plan::Home::kServer;
@@ -131,7 +139,7 @@ Result<Preparation> check(const TrainOptions& options, recipes::Recipe& recipe,
 int refuse(const Error& error) { return fail("tally train", error, kWrongUsage); }
 
 // Divides the cores of this host among the workers. On several hosts each host does that itself.
-void set_thread_variables(const TrainOptions& options, launch::LaunchOptions& job) {
+void set_thread_variables(const TrainOptions& options, bool has_gpus, launch::LaunchOptions& job) {
   // `tally` may have set it for this process, which is only the launcher.
   ::unsetenv("OPENBLAS_NUM_THREADS");
   if (options.threads == 0 && options.hosts.given()) return;
@@ -139,14 +147,15 @@ void set_thread_variables(const TrainOptions& options, launch::LaunchOptions& jo
   const int each = options.threads > 0 ? options.threads : std::max(1, cores / options.workers);
   const std::string threads = std::to_string(each);
   job.variables = {{"OMP_NUM_THREADS", threads}, {"OPENBLAS_NUM_THREADS", threads}};
-  if (!options.hosts.given() && !uses_cuda(options.device) && options.workers * each > cores)
+  if (!options.hosts.given() && !has_gpus && options.workers * each > cores)
     fmt::print(stderr,
                "tally train: {} workers x {} threads share {} cores: fewer would be as fast\n",
                options.workers, each, cores);
 }
 
 int launch_workers(const TrainOptions& options, const std::string& recipe,
-                   const std::vector<std::string>& words, const Preparation& prepared) {
+                   const std::vector<std::string>& words, const std::vector<std::string>& devices,
+                   const Preparation& prepared) {
   const bool elsewhere = !options.hosts.remote_tally.empty();
   std::vector<std::string> command = {
       elsewhere ? options.hosts.remote_tally : process::own_program(), "train"};
@@ -154,6 +163,10 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
     if (word.rfind("--resume", 0) != 0) command.push_back(word);
   // All workers resume from the checkpoint that was verified.
   if (prepared.resume) command.push_back(fmt::format("--resume={}", prepared.resume->step));
+  // Workers do not know which of the hosts is theirs.
+  const std::string by_worker = fmt::format("{}", fmt::join(devices, ","));
+  if (options.device.find(',') != std::string::npos && by_worker != options.device)
+    command.push_back("--device=" + by_worker);
   launch::LaunchOptions job =
       launch::worker_job(recipe, std::move(command), options.workers, options.quiet);
   if (!options.job.empty()) job.job = options.job;
@@ -162,7 +175,7 @@ int launch_workers(const TrainOptions& options, const std::string& recipe,
     if (!placed) return refuse(placed.error());
     if (!elsewhere) job.remote_tally = agent_program();
   }
-  set_thread_variables(options, job);
+  set_thread_variables(options, any_uses_cuda(devices), job);
   job.agent_program = agent_program();
   job.watch.lost_after = *launch::parse_time(options.lost_after);  // checked with the options
   job.goes_on_without_failed = prepared.plan.home == plan::Home::kServer;
@@ -230,26 +243,37 @@ int run_recipe(recipes::Recipe& recipe, const std::vector<std::string>& words) {
   if (*joins) return run_worker(options, recipe);
   set_threads(1);
   WorkerCounts workers{.here = 0};
+  const std::vector<std::string> device_words = *parse_devices(options.device);  // was checked
+  std::vector<int> on_hosts;
   if (options.hosts.given()) {
     launch::LaunchOptions places;
     const auto placed = set_hosts(options.hosts, options.workers, places);
     if (!placed) return refuse(placed.error());
     options.workers = places.size();
     // This host may be none of them; the host with the most workers needs the most memory.
-    for (const launch::HostRanks& place : places.places)
+    for (const launch::HostRanks& place : places.places) {
       workers.here = std::max(workers.here, place.count);
+      on_hosts.push_back(place.count);
+    }
   }
-  if (options.workers == 0)
+  if (options.workers == 0 && device_words.size() > 1)
+    options.workers = static_cast<int>(device_words.size());
+  if (options.workers == 0) {
+    if (const auto found = check_device(options.device); !found) return refuse(found.error());
     options.workers = uses_cuda(options.device) ? cuda_devices() : usable_cores();
+  }
+  if (on_hosts.empty()) on_hosts.push_back(options.workers);
+  const auto devices = devices_of_workers(device_words, on_hosts);
+  if (!devices) return refuse(invalid("--device {}: {}", options.device, devices.error().message));
   workers.all = options.workers;
   if (workers.here == 0) workers.here = options.workers;
-  const auto prepared = check(options, recipe, workers);
+  const auto prepared = check(options, recipe, workers, *devices);
   if (!prepared) return refuse(prepared.error());
   if (!prepared->completion.empty()) {
     fmt::print("{}\n", prepared->completion);
     return 0;
   }
-  return launch_workers(options, recipe.name(), words, *prepared);
+  return launch_workers(options, recipe.name(), words, *devices, *prepared);
 }
 
 }  // namespace

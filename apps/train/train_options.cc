@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "apps/tally/launch/launcher.h"
+#include "apps/train/device_texts.h"
 #include "apps/train/option_texts.h"
 #include "group/local_access.h"
 
@@ -73,6 +74,15 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
               "With float16: the first factor of the loss, without which small gradients would "
               "vanish. It is halved when a gradient overflows and doubled after 2000 updates",
               {.least = 1, .most = 1e9});
+  command.add("--tf32", &o.tf32,
+              "Multiply float32 matrices in TF32 on GPUs: faster, with 10 bits of mantissa. "
+              "Convolutions of cuDNN do so without it, as in PyTorch");
+  command.add("--channels-last", &o.channels_last,
+              "Convolutions take pictures with the channels as the last dimension in memory, which "
+              "is faster on GPUs with --precision bfloat16 or float16");
+  command.add("--graphs", &o.graphs,
+              "Record the kernels of a step as a CUDA graph, which starts them with one call: for "
+              "small models, whose steps are as short as these calls");
   command.add("--plan", &o.plan,
               "How gradients are combined and sent, as in \"update=bsp codec=topk:0.01\"");
 }
@@ -83,8 +93,14 @@ void add_workers(Command& command, TrainOptions& o) {
               "one for each slot",
               {.least = 1, .most = kMostWorkers});
   command.add("--device", &o.device,
-              "auto: CUDA if available, worker i on GPU i modulo their number",
-              {.choices = {"auto", "cpu", "cuda"}});
+              "auto, cpu or cuda, or one of them for each worker or each host, as in cuda,cpu,cpu. "
+              "auto: CUDA if available. The workers of a host take its GPUs in turn",
+              {.value = "DEVICE[,...]",
+               .check = [](const std::string& text) { return problem_of(parse_devices(text)); }});
+  command.add("--balance", &o.balance,
+              "Share of each worker in the samples of a step, which is --batch times the workers: "
+              "even, or by its measured speed (home=group update=bsp)",
+              {.choices = {"even", "speed"}});
   command.add("--threads", &o.threads, "Per worker; default: cores / workers",
               {.least = 1, .most = 4096});
   command.add("--max-restarts", &o.max_restarts,
@@ -128,6 +144,9 @@ void add_servers(Command& command, TrainOptions& o) {
   command.add("--in-place", &o.in_place,
               "Update parameters in place: faster for models that exceed the caches, but after an "
               "error only a checkpoint is whole");
+  command.add("--shard-state", &o.shard_state,
+              "On GPUs: each worker keeps the optimizer state of its part of the model only. That "
+              "saves GPU memory and costs the exchange of new values in each step");
   command.add("--straggle", &o.straggle, "Slow a worker down, to test a plan: \"rank=1,factor=4\"");
   command.add("--delay", &o.delay,
               "Slow all workers down randomly: exponential:20ms, constant:5ms, or exponential:1x "
@@ -146,7 +165,8 @@ void add_intervals(Command& command, TrainOptions& o, const recipes::Defaults& d
   command.add("--checkpoint", &o.checkpoint, "Write checkpoints into this folder",
               {.value = "DIR"});
   command.add("--checkpoint-every", &o.checkpoint_every,
-              "Interval between checkpoints; the last step is always saved",
+              "Interval between checkpoints, and the last step is always saved; best: after "
+              "evaluations with a lower test loss than all before",
               {.value = fmt::format("INTERVAL (default {})", kCheckpointEvery)});
   command.add("--keep", &o.keep, "Number of newest checkpoints to keep",
               {.least = 1, .most = 1 << 20});

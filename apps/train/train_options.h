@@ -39,6 +39,10 @@ struct TrainOptions {
   std::string buffers = "average";
   std::string precision = "float32";
   double loss_scale = 65536;  // with float16
+  bool tf32 = false;
+  bool channels_last = false;
+  bool graphs = false;
+  std::string balance = "even";  // or speed
 
   // Parameter servers, as parse_servers() reads them; empty: inside the workers if the plan needs
   // any.
@@ -48,6 +52,7 @@ struct TrainOptions {
   std::string lost_after = "0";  // as launch::parse_time() reads it
   std::string replica = "host";
   bool in_place = false;
+  bool shard_state = false;
   std::string straggle;  // as train::parse_stragglers() and parse_delay() read them
   std::string delay;
 
@@ -62,8 +67,8 @@ struct TrainOptions {
   std::string record_gradients;  // as parse_record_choice() reads it; empty: none
   std::string json;
   std::string report;
-  std::string device = "auto";
-  int threads = 0;  // 0: cores / workers
+  std::string device = "auto";  // as parse_devices() reads it
+  int threads = 0;              // 0: cores / workers
   int loader_threads = 1;
   std::uint64_t log_every = 0;  // steps; 0: by time
   bool quiet = false;

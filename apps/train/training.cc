@@ -7,11 +7,12 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "adapters/torch/precision_scope.h"
 #include "adapters/torch/tensors.h"
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/outputs.h"
-#include "apps/train/batches.h"
 #include "apps/train/evaluation.h"
 #include "base/clock.h"
 #include "base/counted.h"
@@ -38,7 +39,13 @@ Duration duration_of(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
-TrainerOptions trainer_options(const Training::Parts& with) {
+bool has_graphs(const Training::Parts& with) {
+  return with.options.graphs && with.why_no_graphs.empty();
+}
+
+// `report` takes the sentences of the trainer.
+TrainerOptions trainer_options(const Training::Parts& with,
+                               std::function<void(const std::string& sentence)> report) {
   const TrainOptions& options = with.options;
   const Preparation& prepared = with.prepared;
   TrainerOptions result{.plan = plan::to_string(prepared.plan),
@@ -51,14 +58,15 @@ TrainerOptions trainer_options(const Training::Parts& with) {
                         .schedule = prepared.schedule,
                         .replica = options.replica == "rank" ? Replica::kRank : Replica::kHost,
                         .in_place = options.in_place,
+                        .shard_state = options.shard_state,
                         .straggle = options.straggle,
                         .delay = options.delay,
                         .servers = with.servers};
-  if (with.job.rank() == 0)
-    result.on_event = [](const std::string& event) { fmt::print(stderr, "{}\n", event); };
+  if (with.job.rank() == 0) result.on_event = std::move(report);
   if (options.precision == "float16") result.loss_scale = LossScale{.initial = options.loss_scale};
   if (options.clip_norm > 0) result.clip_norm = options.clip_norm;
   if (options.clip_value > 0) result.clip_value = options.clip_value;
+  result.graphs = has_graphs(with);
   const bool adapts = prepared.optimizer.kind == OptimizerKind::kLamb ||
                       prepared.optimizer.kind == OptimizerKind::kLars;
   if (prepared.optimizer.weight_decay > 0 || adapts)
@@ -81,6 +89,13 @@ DivisionOptions division_options(const Training::Parts& with) {
           .step_has_all_workers = !counts_gradients};
 }
 
+// The trainer captures steps with the most samples.
+DeviceBatches::Options batch_options(const Training::Parts& with, const DataDivision& division) {
+  return {.device = with.device,
+          .channels_last = with.options.channels_last,
+          .fixed = has_graphs(with) ? division.order().largest_batch() : 0};
+}
+
 // Seeds this rank's random numbers from seed, rank and step alone.
 void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
   Rng rng(seed);
@@ -93,8 +108,16 @@ void seed_torch(std::uint64_t seed, Rank rank, std::uint64_t step) {
 Training::Training(Parts parts)
     : with_(std::move(parts)),
       control_(with_.prepared.control),
-      trainer_(with_.job, with_.model, with_.prepared.optimizer, trainer_options(with_)),
+      reported_(std::make_shared<Reported>()),
+      trainer_(with_.job, with_.model, with_.prepared.optimizer,
+               trainer_options(with_,
+                               [reported = reported_](const std::string& sentence) {
+                                 fmt::print(stderr, "{}\n", sentence);
+                                 const MutexLock lock(reported->mutex);
+                                 reported->sentences.push_back(sentence);
+                               })),
       division_(division_options(with_)),
+      batches_(batch_options(with_, division_), with_.prepared.train->shape()),
       log_(std::move(with_.record)),
       pace_{.batches_per_epoch = with_.prepared.batches_per_epoch,
             .accumulate = static_cast<std::uint64_t>(with_.options.accumulate)},
@@ -106,6 +129,10 @@ Training::Training(Parts parts)
                                                    with_.prepared.record_steps);
   seed_torch(with_.options.seed, with_.job.rank(), 0);
   if (with_.prepared.resume) resume(*with_.prepared.resume);
+  if (with_.options.graphs && !has_graphs(with_)) {
+    log_.event(done_.steps, "steps run without graphs: " + with_.why_no_graphs);
+    with_.console.say(log_.record().events.back().text);
+  }
   open_loader();
   if (saves() && (!has_servers() || trainer_.is_first())) writer();
   together_ = done_;
@@ -114,9 +141,12 @@ Training::Training(Parts parts)
 
 void Training::open_loader() {
   if (loader_) waited_before_ += loader_->waited();
-  loader_ = std::make_unique<train::Loader>(
-      *with_.prepared.train, division_.order(),
-      train::LoaderOptions{.threads = with_.options.loader_threads, .seed = with_.options.seed});
+  batches_.release();
+  loader_ =
+      std::make_unique<train::Loader>(*with_.prepared.train, division_.order(),
+                                      train::LoaderOptions{.threads = with_.options.loader_threads,
+                                                           .seed = with_.options.seed,
+                                                           .allocate = batches_.allocator()});
 }
 
 checkpoint::Writer& Training::writer() {
@@ -184,6 +214,8 @@ StopReason Training::run() {
   with_.model.train();
   for (;;) {
     step();
+    log_reported();
+    balance();
     const bool together = come_together();
     add_point();
     if (!together) {
@@ -197,11 +229,13 @@ StopReason Training::run() {
     // A model that only guesses would take the place of an earlier one. An interrupted training may
     // still recover when it is resumed.
     const bool is_kept = interrupted ? control_.divergence().empty() : control_.is_sound();
-    if (due.save && is_kept) save();
+    const bool saves_best = with_.prepared.control.saves_best;
+    if (saves() && is_kept && (due.save || (saves_best && due.evaluate && control_.is_best())))
+      save();
     const auto reason = control_.stop(done_.steps, interrupted);
     if (reason) {
       // An evaluation stopped the training after a step that was not saved: save the last step.
-      if (saves() && !due.save && is_kept) save();
+      if (saves() && is_kept && !due.save && !saves_best) save();
       return *reason;
     }
     if (!due.evaluate) show_progress();
@@ -218,20 +252,25 @@ void Training::step() {
   StepOutcome outcome;
   std::uint64_t samples = 0;
   RunningMean loss;
+  std::uint64_t computed = 0;  // samples, by this worker
+  const Duration computed_before = trainer_.times().compute;
   for (int i = 0; i < with_.options.accumulate; ++i) {
+    batches_.release();
     const train::Batch batch = or_throw(loader_->next());
+    const TensorBatch tensors = batches_.take(batch);
     if (recorder_) recorder_->begin(trainer_.steps() + 1);
     outcome = trainer_.step(batch.samples, [&] {
-      const TensorBatch tensors = to_tensors(batch, with_.prepared.train->shape(), with_.device);
-      const PrecisionScope precision(with_.options.precision, with_.device);
+      const adapter::PrecisionScope precision(with_.options.precision, with_.device);
       return recipes::mean_loss(with_.prepared.task, with_.model.forward(tensors.input),
                                 tensors.target);
     });
     if (recorder_) recorder_->end();
     loss.add(outcome.loss, outcome.samples);
     samples += outcome.samples;
+    computed += batch.samples;
     if (batch.last_of_epoch) ++done_.epochs;
   }
+  speed_.add(computed, trainer_.times().compute - computed_before);
   done_.steps = trainer_.steps();
   own_samples_ += samples;
   const double mean = loss.mean().value_or(0);
@@ -254,6 +293,32 @@ void Training::step() {
   with_.job.set_figure("left_s", seconds(left()));
   shown_loss_.add(mean, samples);
   evaluated_loss_.add(mean, samples);
+}
+
+void Training::log_reported() {
+  std::vector<std::string> sentences;
+  {
+    const MutexLock lock(reported_->mutex);
+    sentences.swap(reported_->sentences);
+  }
+  for (std::string& sentence : sentences) log_.event(done_.steps, std::move(sentence));
+}
+
+// All workers take the same decision, from speeds that are equal on all of them.
+void Training::balance() {
+  const bool is_due = with_.options.balance == "speed" && with_.job.size() > 1 &&
+                      train::balances_after(done_.steps - first_step_);
+  if (!is_due) return;
+  std::vector<double> speeds(static_cast<std::size_t>(with_.job.size()), 0.0);
+  speeds[static_cast<std::size_t>(with_.job.rank())] = speed_.value();
+  speeds = trainer_.sum(std::move(speeds));
+  const std::vector<std::uint64_t> now = division_.parts();
+  std::vector<std::uint64_t> next =
+      train::balanced_parts(with_.options.batch * speeds.size(), speeds);
+  if (!train::is_worth_changing(now, next)) return;
+  log_.event(done_.steps, fmt::format("samples of a step by worker: {}", fmt::join(next, ", ")));
+  division_.divide(loader_->position(), std::move(next));
+  open_loader();
 }
 
 // Workers synchronise only where something is due, because waiting would lose what an asynchronous
@@ -425,6 +490,7 @@ TrainingRecord& Training::finish(StopReason reason) {
   record.last_save_failed = all.back() > 0;
   record.lost_workers = division_.lost();
   if (has_servers()) record.samples = division_.samples();
+  if (with_.options.balance == "speed") record.parts = division_.parts();
   for (const Rank rank : division_.living()) {
     const double* const of = &all[4 * static_cast<std::size_t>(rank)];
     record.times.push_back({.rank = rank,

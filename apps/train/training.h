@@ -7,6 +7,7 @@
 
 #include <torch/torch.h>
 
+#include "apps/train/batches.h"
 #include "apps/train/data_division.h"
 #include "apps/train/gradient_recorder.h"
 #include "apps/train/loop_control.h"
@@ -15,12 +16,14 @@
 #include "apps/train/train_console.h"
 #include "apps/train/train_options.h"
 #include "apps/train/training_log.h"
+#include "base/mutex.h"
 #include "recipes/model.h"
 #include "recipes/recipe.h"
 #include "server/snapshot/row_snapshots.h"
 #include "tally/checkpoint.h"
 #include "tally/job.h"
 #include "tally/torch.h"
+#include "train/balance.h"
 #include "train/loader.h"
 
 namespace tally::app {
@@ -42,6 +45,7 @@ class Training final {
     ServerOptions servers;  // for plans with home=server
     ModelState model_state;
     std::function<void(Trainer&)> assign_rows;  // of --init, on servers; empty: none
+    std::string why_no_graphs;  // why no step of this job can be captured; empty: they may be
   };
   explicit Training(Parts parts);
   ~Training();
@@ -54,6 +58,8 @@ class Training final {
   TrainingRecord& finish(StopReason reason);
   // Whether this worker is the lowest that is left, which reports the result.
   bool is_first() const { return division_.place() == 0; }
+  // The last step that this run has saved; 0: none.
+  std::uint64_t saved_step() const { return last_save_step_; }
   // Writes the gradients of --record-gradients, on rank 0. Returns a message for the user; empty if
   // none were requested.
   Result<std::string> write_gradients() const;
@@ -65,6 +71,10 @@ class Training final {
   Duration data_wait() const { return waited_before_ + loader_->waited(); }
   // One update, of all its batches.
   void step();
+  // Adds what the trainer has reported to the record.
+  void log_reported();
+  // With --balance speed, gives the workers new parts of a step now and then. Collective.
+  void balance();
   // Adds a point to the curves of the record if enough steps were made since the last one.
   void add_point();
   std::optional<LossWindows> mean_loss_windows();
@@ -94,11 +104,19 @@ class Training final {
 
   Parts with_;
   LoopControl control_;
+  // What the trainer has reported and the log has not taken yet. The trainer may report from other
+  // threads.
+  struct Reported {
+    Mutex mutex;
+    std::vector<std::string> sentences TALLY_GUARDED_BY(mutex);
+  };
+  const std::shared_ptr<Reported> reported_;  // of this object and of the trainer's callback
   Trainer trainer_;
   std::unique_ptr<GradientRecorder> recorder_;  // only if gradients are recorded
   DataDivision division_;
-  std::unique_ptr<train::Loader> loader_;
-  Duration waited_before_{};  // for earlier loaders
+  DeviceBatches batches_;
+  std::unique_ptr<train::Loader> loader_;  // reads into the memory of batches_
+  Duration waited_before_{};               // for earlier loaders
   // With servers, the first worker writes checkpoints alone, in a job of one rank.
   std::vector<std::unique_ptr<Job>> alone_;
   std::unique_ptr<checkpoint::Writer> writer_;
@@ -110,6 +128,7 @@ class Training final {
   std::uint64_t next_meeting_ = 0;  // a step; for workers that are not synchronous
   const Pace pace_;
   std::uint64_t own_samples_ = 0;
+  train::ComputeSpeed speed_;
   std::uint64_t saving_step_ = 0;       // of the last save that began
   std::uint64_t last_save_step_ = 0;    // of the last save that was due
   std::uint64_t last_failed_step_ = 0;  // of the last save that failed

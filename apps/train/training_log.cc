@@ -1,9 +1,11 @@
 #include "apps/train/training_log.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "apps/train/report_parts.h"
 #include "apps/train/train_console.h"
@@ -103,6 +105,10 @@ void TrainingLog::evaluation(const Moment& moment, double epochs, const Span& sp
   if (const auto loss = since_evaluation_.mean()) record_.train_loss = loss;
   since_evaluation_.clear();
   record_.test_loss = score.loss;
+  if (score.loss < record_.best_test_loss.value_or(std::numeric_limits<double>::infinity())) {
+    record_.best_test_loss = score.loss;
+    record_.best_step = moment.steps;
+  }
   record_.accuracy = score.accuracy;
   record_.auc = score.auc;
   record_.rmse = score.rmse;
@@ -146,6 +152,9 @@ std::string summary_of(const TrainingRecord& record) {
   if (record.auc) text += fmt::format("AUC {:.4f}, ", *record.auc);
   if (record.rmse) text += fmt::format("RMSE {}, ", number_text(*record.rmse));
   text += fmt::format("{} {}/s", short_count(record.samples_per_s.value_or(0)), record.unit);
+  if (record.best_test_loss && record.test_loss && *record.best_test_loss < *record.test_loss)
+    text += fmt::format("\n  lowest test loss {:.4f}, after step {}", *record.best_test_loss,
+                        record.best_step);
   text += staleness_text(record);
   if (record.discarded_updates > 0)
     text += fmt::format("\n  {} discarded, because a gradient was too large for float16",
@@ -160,6 +169,9 @@ std::string summary_of(const TrainingRecord& record) {
         times.rank, shares.compute * 100, shares.communicate * 100, shares.wait * 100,
         shares.data * 100);
   }
+  if (!record.parts.empty())
+    text += fmt::format("\n  samples of a step by worker, at the end: {}",
+                        fmt::join(record.parts, ", "));
   if (!record.divergence.empty())
     text += fmt::format(
         "\n  error: {}; a lower --rate, --clip-norm or a plan with fewer late gradients may help",

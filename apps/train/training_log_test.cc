@@ -1,5 +1,7 @@
 #include "apps/train/training_log.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 namespace tally::app {
@@ -53,6 +55,20 @@ TEST(TrainingLog, TheLastTrainingLossIsThatSinceTheEvaluationBefore) {
   EXPECT_EQ(record.train_loss, 3);
   EXPECT_EQ(record.accuracy, 0.5);
   EXPECT_EQ(record.best_accuracy, 0.75);
+}
+
+TEST(TrainingLog, TheLowestTestLossIsKeptAndTheSummaryNamesItsStep) {
+  TrainingLog log{TrainingRecord{}};
+  log.step(3, 1, 1);
+  for (const auto& [step, loss] : {std::pair{250, 1.75}, {500, 1.5}, {750, NAN}, {1000, 1.625}})
+    log.evaluation({.steps = static_cast<std::uint64_t>(step)}, 1, {1s, 1s}, {.loss = loss});
+  const TrainingRecord& record = log.finish({.steps = 1000}, 1, 1s, StopReason::kCompleted);
+  EXPECT_EQ(record.best_test_loss, 1.5);
+  EXPECT_EQ(record.best_step, 500U);
+  EXPECT_NE(summary_of(record).find("test loss 1.6250, "), std::string::npos);
+  EXPECT_NE(summary_of(record).find("\n  lowest test loss 1.5000, after step 500"),
+            std::string::npos)
+      << summary_of(record);
 }
 
 TEST(Summary, HasPlainCountsAndTheErrorOfARegression) {

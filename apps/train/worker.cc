@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <new>
@@ -21,6 +23,7 @@
 #include "apps/train/configuration.h"
 #include "apps/train/continuation.h"
 #include "apps/train/device.h"
+#include "apps/train/device_texts.h"
 #include "apps/train/report.h"
 #include "apps/train/training.h"
 #include "apps/train/use/initial_weights.h"
@@ -35,9 +38,50 @@ using adapter::or_throw;
 
 namespace {
 
-at::Device device_of(const TrainOptions& options, const Job& job) {
-  if (!uses_cuda(options.device)) return at::kCPU;
-  return {at::kCUDA, static_cast<at::DeviceIndex>(job.local_rank() % cuda_devices())};
+// The workers of a host that compute on GPUs take its GPUs in turn; their ranks follow each other.
+at::Device device_of(const std::vector<std::string>& devices, const Job& job) {
+  const auto own = devices.begin() + job.rank();
+  if (!uses_cuda(*own)) return at::kCPU;
+  const auto before = std::count_if(own - job.local_rank(), own, uses_cuda);
+  return {at::kCUDA, static_cast<at::DeviceIndex>(before % cuda_devices())};
+}
+
+// The device of each worker. `tally train` has replaced a list by hosts; under other launchers it is
+// not offered.
+std::vector<std::string> devices_of(const TrainOptions& options, const Job& job) {
+  const auto words = or_throw(parse_devices(options.device));
+  auto devices = devices_of_workers(words, {job.size()});
+  if (!devices) throw Failure(invalid("--device {}: {}", options.device, devices.error().message));
+  return *devices;
+}
+
+// Ends the process if `message` is that of a failed or full GPU. Destructors are left out: they
+// might wait for the GPU, or for ranks that wait for this one in a sum. The launcher and the other
+// workers take this for a lost worker.
+void end_if_gpu_failed(Rank rank, const std::string& message) {
+  const std::string text = gpu_failure_text(message);
+  if (text.empty()) return;
+  fmt::print(stderr, "rank {}: {}\n", rank, text);
+  std::fflush(stdout);
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
+// Calls `work` and ends the process if the GPU fails in it. Objects outside of `work` are not
+// destroyed then.
+template <typename Work>
+auto with_gpu(Rank rank, Work&& work) {
+  try {
+    return work();
+  } catch (const c10::Error& error) {
+    end_if_gpu_failed(rank, error.what_without_backtrace());
+    throw;
+  } catch (const Failure& failure) {
+    // A lost peer is another rank's failure, whatever that rank said.
+    if (failure.error().code != ErrorCode::kPeerLost)
+      end_if_gpu_failed(rank, failure.error().message);
+    throw;
+  }
 }
 
 // The launcher has divided the cores among the workers; a worker that is bound to its own cores
@@ -114,15 +158,16 @@ ServerOptions servers_of(const TrainOptions& options, const Job& job, const JobO
 }
 
 // Reports the result, on rank 0 or the worker that replaces it. Returns whether all is good.
-bool conclude(const TrainOptions& options, const TrainingRecord& record, bool good,
-              TrainConsole& console) {
+bool conclude(const TrainOptions& options, const TrainingRecord& record, std::uint64_t saved_step,
+              bool good, TrainConsole& console) {
   console.say(summary_of(record));
   if (!record.final_text.empty()) console.say("\n" + record.final_text + "\n");
   // After an interruption the launcher says what is saved.
   const bool is_saved = record.outcome != to_string(StopReason::kInterrupted) &&
-                        record.divergence.empty() && !record.last_save_failed;
+                        record.divergence.empty() && !record.last_save_failed &&
+                        (saved_step > 0 || options.checkpoint.empty());
   if (is_saved)
-    console.say(kept_text(options.checkpoint, record.steps,
+    console.say(kept_text(options.checkpoint, saved_step,
                           options.data.empty()      ? TrainedOn::kMadeData
                           : record.unit == "tokens" ? TrainedOn::kTexts
                                                     : TrainedOn::kSamples));
@@ -136,15 +181,19 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       {.silent = job.rank() != 0, .progress = !options.quiet, .columns = options.live_columns});
   const int threads = threads_of(options, job);
   set_threads(threads);
-  or_throw(check_device(options.device));
-  or_throw(check_precision(options.precision, options.device));
+  const std::vector<std::string> devices = devices_of(options, job);
+  const std::string& own_device = devices[static_cast<std::size_t>(job.rank())];
+  or_throw(check_device(own_device));
+  or_throw(check_precision(options.precision, own_device));
+  or_throw(check_graphs(options.graphs, devices));
   const Preparation prepared = or_throw(
       prepare(options, recipe, {.all = job.size(), .here = job.local_size()}, data_cache_folder()));
   if (!prepared.completion.empty()) {
     console.say(prepared.completion);
     return 0;
   }
-  const at::Device device = device_of(options, job);
+  const at::Device device = device_of(devices, job);
+  if (options.tf32 && device.is_cuda()) allow_tf32();
   torch::manual_seed(options.seed);
   const std::shared_ptr<recipes::Model> model = recipe.make_model(prepared.train->preprocessing());
   InitialWeights initial;
@@ -159,8 +208,13 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       .workers = job.size(),
       .parameters = parameters_of(*model),
       .command = options.command};
-  record.configuration = configuration_of(
-      options, recipe, prepared, {job.size(), threads, device.str(), TORCH_VERSION, host_name()});
+  const bool is_mixed = options.device.find(',') != std::string::npos;
+  record.configuration = configuration_of(options, recipe, prepared,
+                                          {.workers = job.size(),
+                                           .threads = threads,
+                                           .device = is_mixed ? options.device : device.str(),
+                                           .torch = TORCH_VERSION,
+                                           .host = host_name()});
   if (!prepared.data_facts.empty()) console.say(prepared.data_facts);
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
@@ -174,6 +228,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       wrapped("plan " + plan::short_text(prepared.plan, options.plan), options.live_columns));
   if (!prepared.schedule_advice.empty())
     console.say(wrapped(prepared.schedule_advice, options.live_columns));
+  if (options.tf32 && !any_uses_cuda(devices)) console.say("--tf32: has no effect on CPUs");
   if (!initial.text.empty()) console.say(wrapped("--init: " + initial.text, options.live_columns));
   const process::InterruptGuard guard;
   Training training({job, options, recipe, prepared, *model, device, console, record,
@@ -181,20 +236,22 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
                      ModelState{.recipe = recipe.name(),
                                 .options = values_of(recipe),
                                 .preprocessing = prepared.train->preprocessing()},
-                     initial.assign_rows});
-  const StopReason reason = training.run();
-  TrainingRecord& result = training.finish(reason);
+                     initial.assign_rows, why_no_graphs(devices)});
+  const StopReason reason = with_gpu(job.rank(), [&] { return training.run(); });
+  TrainingRecord& result = *with_gpu(job.rank(), [&] { return &training.finish(reason); });
   const auto recorded = training.write_gradients();
   if (recorded && !recorded->empty()) console.say(*recorded);
   if (!recorded) fmt::print(stderr, "{}\n", recorded.error().message);
   bool good = recorded.has_value() && !result.last_save_failed;
   if (training.is_first()) {
     if (reason != StopReason::kInterrupted && reason != StopReason::kDiverged) {
-      const recipes::Finish finish = or_throw(recipe.finish(*model, *prepared.train, options.seed));
+      const recipes::Finish finish = with_gpu(job.rank(), [&] {
+        return or_throw(recipe.finish(*model, *prepared.train, options.seed));
+      });
       good = finish.good && good;
       result.final_text = finish.text;
     }
-    good = conclude(options, result, good, console);
+    good = conclude(options, result, training.saved_step(), good, console);
   }
   if (reason == StopReason::kInterrupted) return process::kInterruptedExitCode;
   if (reason == StopReason::kDiverged) return kDivergedExitCode;
@@ -203,13 +260,6 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
 
 // Returns the first line of a message: libtorch adds stacks.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// Replaces libtorch's messages about exhausted memory.
-std::string torch_text(const std::string& what) {
-  const bool memory = what.find("allocate memory") != std::string::npos ||
-                      what.find("out of memory") != std::string::npos;
-  return (memory ? "out of memory: " : "libtorch: ") + first_line(what);
-}
 
 int report_failure(Rank rank, const std::string& what) {
   fmt::print(stderr, "rank {}: {}\n", rank, what);
@@ -244,9 +294,10 @@ int run_worker(const TrainOptions& options, recipes::Recipe& recipe) {
       report_failure(rank, fmt::format("ends, because {}{}", of_rank ? "it lost " : "", loss));
       return lost_peer_code();
     }
-    return report_failure(rank, first_line(plain_text(failure.error())));
+    const std::string of_gpu = gpu_failure_text(failure.error().message);
+    return report_failure(rank, of_gpu.empty() ? first_line(plain_text(failure.error())) : of_gpu);
   } catch (const c10::Error& error) {
-    return report_failure(rank, torch_text(error.what_without_backtrace()));
+    return report_failure(rank, torch_failure_text(error.what_without_backtrace()));
   } catch (const std::bad_alloc&) {
     return report_failure(rank, "out of memory: a smaller --batch needs less");
   } catch (const std::exception& error) {

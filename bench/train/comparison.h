@@ -13,19 +13,24 @@ namespace tally::bench::train {
 
 struct ComparisonOptions {
   std::vector<ModelFacts> models;
-  Workers workers;          // the problem's folder is set for each model
-  bool against_ddp = true;  // in addition to `tally` and `single`
+  Workers workers;  // the problem's folder is set for each model
+  // In addition to `tally` and `single`:
+  bool against_torch = false;
+  bool against_ddp = false;
+  bool with_graphs = false;
   TimingOptions timing = {};
 };
 
 // All timed steps of one contender with one model, whose losses agreed with those of the others.
 struct Measurement {
   std::string model;
-  std::string contender;  // tally, single, ddp
+  std::string contender;  // tally, tally-graphs, single, torch, ddp
   int ranks = 1;
-  std::string unit;           // samples or tokens
-  double units_per_step = 0;  // of all ranks
-  std::vector<double> samples_ms;
+  std::string unit;                // samples or tokens
+  double units_per_step = 0;       // of all ranks
+  std::vector<double> samples_ms;  // of a step; on a GPU of the mean step of each round
+  // The same for forward and backward passes alone; of tally with one rank.
+  std::vector<double> passes_ms = {};
   double difference = 0;  // largest relative difference of a loss
   std::string version;    // of torch
 };
@@ -41,9 +46,9 @@ struct Comparison {
 // alike. A contender that fails is ended and reported, and the others continue. Stops early when
 // the process is interrupted.
 //
-// Contenders of N ranks are compared with a plain loop over the batches of all N ranks, and with
-// each other. `single` is compared with the same loop in Python, or without Python with one rank of
-// tally.
+// Contenders with as many ranks must have the same losses as most of them, see judge(). Those of N
+// ranks are also compared with a plain loop over the batches of all N ranks, and those of one rank
+// with a loop in the other language, or without Python with one rank of tally.
 Comparison compare(const ComparisonOptions& options, process::Progress& progress);
 
 // Returns units per second at the median step; nothing without measurements.
@@ -51,8 +56,12 @@ std::optional<double> units_per_second(const Measurement& measurement);
 
 // `measurement` relative to others of its model.
 struct Standing {
+  std::optional<double> over_torch;  // relative to torch, which has one rank
   std::optional<double> over_ddp;    // relative to ddp with as many ranks
   std::optional<double> efficiency;  // relative to `single` times the number of ranks
+  // The share of a step that is neither forward nor backward. Negative if it is less than the noise
+  // of the measurement.
+  std::optional<double> other_work;
 };
 Standing standing(const Measurement& measurement, const Comparison& comparison);
 

@@ -34,9 +34,10 @@ void Contest::enter(std::string name, std::unique_ptr<WorkerGroup> group) {
   entered_.emplace_back(std::move(name), std::move(group));
 }
 
-Result<void> Contest::time(std::size_t index, std::vector<double>& samples_ms) {
-  TALLY_TRY(const Answer answer,
-            entered_[index].second->command(fmt::format("run {}", timing_.steps), deadline()));
+Result<void> Contest::time(std::size_t index, std::vector<double>& samples_ms,
+                           const std::string& command) {
+  TALLY_TRY(const Answer answer, entered_[index].second->command(
+                                     fmt::format("{} {}", command, timing_.steps), deadline()));
   for (const double us : answer.samples_us) samples_ms.push_back(us / 1000);
   return {};
 }

@@ -52,8 +52,10 @@ class Contest final {
     }
     return timing_.rounds;
   }
-  // For turns: trains the timed steps of one contender and adds the milliseconds of each.
-  Result<void> time(std::size_t index, std::vector<double>& samples_ms);
+  // For turns: lets one contender make its timed steps and adds the milliseconds of each. `command`
+  // is one of torch_worker.h that times steps.
+  Result<void> time(std::size_t index, std::vector<double>& samples_ms,
+                    const std::string& command = "run");
   // Returns the first log of a contender; empty if it has failed.
   std::string log_of(std::size_t index) const;
 

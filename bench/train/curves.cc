@@ -33,7 +33,14 @@ Result<void> meaningful(const Curve& curve) {
 
 }  // namespace
 
-Result<double> agreement(const Curve& mine, const std::vector<Curve>& others) {
+double tolerance_of(const std::string& device, const std::string& precision) {
+  constexpr double kOnGpu = 1e-3;
+  constexpr double kBfloat16 = 2e-2;
+  if (precision != "float32") return kBfloat16;
+  return device == "cpu" ? kTolerance : kOnGpu;
+}
+
+Result<double> agreement(const Curve& mine, const std::vector<Curve>& others, double tolerance) {
   TALLY_TRY(meaningful(mine));
   double largest = 0;
   for (const Curve& other : others) {
@@ -43,7 +50,7 @@ Result<double> agreement(const Curve& mine, const std::vector<Curve>& others) {
                                   other.name, other.losses.size()));
     for (std::size_t i = 0; i < mine.losses.size(); ++i) {
       const double apart = difference(mine.losses[i], other.losses[i]);
-      if (apart > kTolerance)
+      if (apart > tolerance)
         return mismatch(
             fmt::format("at step {} the loss of {} is {:.9g}, that of {} {:.9g}: {:.1e} apart",
                         i + 1, mine.name, mine.losses[i], other.name, other.losses[i], apart));
@@ -51,6 +58,31 @@ Result<double> agreement(const Curve& mine, const std::vector<Curve>& others) {
     }
   }
   return largest;
+}
+
+std::vector<Result<double>> judge(const std::vector<Curve>& curves, double tolerance) {
+  // agreeing[i]: the curves that agree with curve i, without itself.
+  std::vector<std::vector<Curve>> agreeing(curves.size());
+  for (std::size_t i = 0; i < curves.size(); ++i)
+    for (std::size_t j = 0; j < curves.size(); ++j)
+      if (i != j && agreement(curves[i], {curves[j]}, tolerance)) agreeing[i].push_back(curves[j]);
+  const auto most =
+      std::max_element(agreeing.begin(), agreeing.end(),
+                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  const auto reference = static_cast<std::size_t>(most - agreeing.begin());
+  std::vector<Result<double>> verdicts;
+  for (std::size_t i = 0; i < curves.size(); ++i) {
+    if (curves.size() == 1) {
+      verdicts.emplace_back(mismatch("there are no losses to compare with"));
+    } else if (i != reference) {
+      verdicts.push_back(agreement(curves[i], {curves[reference]}, tolerance));
+    } else if (most->empty()) {
+      verdicts.push_back(agreement(curves[i], {curves[i == 0 ? 1 : 0]}, tolerance));
+    } else {
+      verdicts.push_back(agreement(curves[i], *most, tolerance));
+    }
+  }
+  return verdicts;
 }
 
 }  // namespace tally::bench::train

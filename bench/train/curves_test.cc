@@ -56,5 +56,37 @@ TEST(Curves, DifferencesAreNamedWithStepAndWhoHasThem) {
   }
 }
 
+// The losses that most curves have are right.
+TEST(Curves, TheMajorityJudges) {
+  const Curve good = curve("plain", {2.0, 1.0});
+  const Curve also_good = curve("tally", {2.0, 1.00001});
+  const Curve bad = curve("ddp", {2.0, 1.1});
+  const auto verdicts = judge({bad, good, also_good}, 1e-4);
+  ASSERT_EQ(verdicts.size(), 3U);
+  ASSERT_FALSE(verdicts[0]);
+  EXPECT_THAT(verdicts[0].error().message,
+              HasSubstr("at step 2 the loss of ddp is 1.1, that of plain 1"));
+  ASSERT_TRUE(verdicts[1]);
+  ASSERT_TRUE(verdicts[2]);
+  EXPECT_NEAR(*verdicts[1], 1e-5, 1e-9);
+  EXPECT_NEAR(*verdicts[2], 1e-5, 1e-9);
+}
+
+TEST(Curves, NobodyIsRightWithoutAnotherThatAgrees) {
+  const Curve one = curve("plain", {2.0, 1.0});
+  for (const auto& verdict : judge({one, curve("tally", {2.0, 1.1})}, 1e-4)) EXPECT_FALSE(verdict);
+  const auto alone = judge({one}, 1e-4);
+  ASSERT_EQ(alone.size(), 1U);
+  ASSERT_FALSE(alone[0]);
+  EXPECT_THAT(alone[0].error().message, HasSubstr("no losses to compare with"));
+  EXPECT_TRUE(judge({}, 1e-4).empty());
+}
+
+TEST(Curves, GpusAndBfloat16AreAllowedMore) {
+  EXPECT_EQ(tolerance_of("cpu", "float32"), kTolerance);
+  EXPECT_GT(tolerance_of("cuda", "float32"), tolerance_of("cpu", "float32"));
+  EXPECT_GT(tolerance_of("cpu", "bfloat16"), tolerance_of("cuda", "float32"));
+}
+
 }  // namespace
 }  // namespace tally::bench::train

@@ -5,13 +5,14 @@
 #include <string>
 
 #include "bench/common/worker_group.h"
+#include "bench/train/model_facts.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 
 namespace tally::bench::train {
 
-// The text of ddp_worker.py, so that the program needs no files beside it.
-extern const char* const kDdpWorkerSource;
+// The text of python_worker.py, so that the program needs no files beside it.
+extern const char* const kPythonWorkerSource;
 
 // How often and how long each contender is timed.
 struct TimingOptions {
@@ -28,17 +29,19 @@ struct Workers {
   int threads = 1;               // each
   std::size_t bucket_bytes = 0;  // of our trainer; 0: its default
   bool in_place = false;         // of our trainer
+  bool graphs = false;           // of our trainer
   std::string plan = {};         // of our trainer
   std::string python = "/usr/bin/python3";
+  Computation computation = {};
 };
 
 // Starts each contender on this machine with the ranks of `workers`. An error names what is not
-// installed.
+// installed. Several ranks take the GPUs of the machine in turn.
 Result<Launch> launch_tally(const Workers& workers);
 // A plain libtorch loop in one process, which processes the batches of `parts` ranks in each step.
 Result<Launch> launch_plain(const Workers& workers, const std::string& contender, int parts);
 Result<Launch> launch_ddp(const Workers& workers);
-// One process of the DDP script, without DistributedDataParallel.
-Result<Launch> launch_python_twin(const Workers& workers);
+// A plain PyTorch loop in Python, in one process, with the batches of rank 0.
+Result<Launch> launch_torch(const Workers& workers, const std::string& contender);
 
 }  // namespace tally::bench::train

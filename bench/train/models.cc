@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "recipes/resnet/model.h"
+
 namespace tally::bench::train {
 namespace {
 
@@ -72,14 +74,14 @@ class Cnn final : public BenchModel {
 
 class BlockImpl final : public nn::Module {
  public:
-  BlockImpl(std::int64_t width, std::int64_t heads, std::int64_t context) : heads_(heads) {
+  BlockImpl(std::int64_t width, std::int64_t heads, const Tensor& future)
+      : heads_(heads), future_(future) {
     norm1_ = register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})));
     attend_ = register_module("attend", nn::Linear(width, 3 * width));
     project_ = register_module("project", nn::Linear(width, width));
     norm2_ = register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({width})));
     expand_ = register_module("expand", nn::Linear(width, 4 * width));
     contract_ = register_module("contract", nn::Linear(4 * width, width));
-    future_ = torch::ones({context, context}, torch::kBool).triu(1);
   }
 
   Tensor forward(const Tensor& input) {
@@ -94,12 +96,23 @@ class BlockImpl final : public nn::Module {
     const std::int64_t width = x.size(2);
     std::vector<Tensor> parts = attend_->forward(x).split(width, 2);
     for (Tensor& part : parts) part = part.view({batch, length, heads_, -1}).transpose(1, 2);
-    const double scale = 1 / std::sqrt(static_cast<double>(width / heads_));
-    Tensor scores = torch::matmul(parts[0], parts[1].transpose(2, 3)) * scale;
-    scores = scores.masked_fill(future_, -std::numeric_limits<double>::infinity());
-    const Tensor mixed = torch::matmul(torch::softmax(scores, -1), parts[2]);
+    const Tensor mixed = mix(parts[0], parts[1], parts[2]);
     return project_->forward(mixed.transpose(1, 2).reshape({batch, length, width}));
   }
+
+#if TORCH_VERSION_MAJOR >= 2
+  Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0.0,
+                                            /*is_causal=*/true);
+  }
+#else
+  Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v) const {
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+    Tensor scores = torch::matmul(q, k.transpose(2, 3)) * scale;
+    scores = scores.masked_fill(future_, -std::numeric_limits<double>::infinity());
+    return torch::matmul(torch::softmax(scores, -1), v);
+  }
+#endif
 
   std::int64_t heads_;
   nn::LayerNorm norm1_{nullptr};
@@ -114,15 +127,16 @@ TORCH_MODULE(Block);
 
 class Gpt final : public BenchModel {
  public:
-  explicit Gpt(const ModelFacts& facts) {
+  Gpt(const ModelFacts& facts, const at::Device& device) {
     const std::int64_t context = facts.input.front();
+    const Tensor future = torch::ones({context, context}, torch::kBool).triu(1).to(device);
     symbol_ = register_module("symbol", nn::Embedding(facts.classes, facts.width));
     position_ = register_module("position", nn::Embedding(context, facts.width));
     blocks_ = register_module("blocks", nn::ModuleList());
     for (std::int64_t i = 0; i < facts.layers; ++i)
-      blocks_->push_back(Block(facts.width, facts.heads, context));
+      blocks_->push_back(Block(facts.width, facts.heads, future));
     norm_ = register_module("norm", nn::LayerNorm(nn::LayerNormOptions({facts.width})));
-    places_ = torch::arange(context);
+    places_ = torch::arange(context).to(device);
     // The embedding is also the last layer: values around 1 would make initial logits as large as
     // the width.
     const torch::NoGradGuard no_gradient;
@@ -145,16 +159,35 @@ class Gpt final : public BenchModel {
   Tensor places_;
 };
 
+class Resnet final : public BenchModel {
+ public:
+  explicit Resnet(const ModelFacts& facts)
+      : net_(register_module("net", std::make_shared<recipes::ResNet>(recipes::ResNetShape{
+                                        .blocks = facts.blocks,
+                                        .images = {.channels = facts.input[0],
+                                                   .size = facts.input[1],
+                                                   .classes = facts.classes}}))) {}
+
+  Tensor loss(const Tensor& input, const Tensor& target) override {
+    return F::cross_entropy(net_->forward(input), target);
+  }
+
+ private:
+  std::shared_ptr<recipes::ResNet> net_;
+};
+
 }  // namespace
 
-std::shared_ptr<BenchModel> make_model(const ModelFacts& facts) {
+std::shared_ptr<BenchModel> make_model(const ModelFacts& facts, const at::Device& device) {
   switch (facts.family) {
     case Family::kMlp:
       return std::make_shared<Mlp>(facts);
     case Family::kCnn:
       return std::make_shared<Cnn>(facts);
     case Family::kGpt:
-      return std::make_shared<Gpt>(facts);
+      return std::make_shared<Gpt>(facts, device);
+    case Family::kResnet:
+      return std::make_shared<Resnet>(facts);
   }
   return nullptr;
 }

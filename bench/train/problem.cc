@@ -69,7 +69,7 @@ Result<void> load_weights(const std::filesystem::path& path, BenchModel& model) 
 Result<void> write_problem(const std::filesystem::path& folder, const ModelFacts& facts, int ranks,
                            std::uint64_t seed) {
   torch::manual_seed(seed);
-  const std::shared_ptr<BenchModel> model = make_model(facts);
+  const std::shared_ptr<BenchModel> model = make_model(facts, at::kCPU);
   nlohmann::ordered_json json = to_json(facts);
   json["model"] = facts.name;
   json["ranks"] = ranks;
@@ -91,7 +91,8 @@ Result<void> write_problem(const std::filesystem::path& folder, const ModelFacts
                                                                     : bytes_of(samples.inputs));
 }
 
-Result<Problem> Problem::open(const std::filesystem::path& folder) {
+Result<Problem> Problem::open(const std::filesystem::path& folder, const Computation& computation,
+                              const at::Device& device) {
   const std::filesystem::path file = folder / "problem.json";
   const std::optional<std::string> text = file_contents(file.string());
   if (!text) return system_failure("cannot read " + file.string());
@@ -102,8 +103,11 @@ Result<Problem> Problem::open(const std::filesystem::path& folder) {
   TALLY_TRY(problem.facts, find_model(json["model"].get<std::string>()));
   problem.ranks = json["ranks"].get<int>();
   problem.folder_ = folder;
-  problem.model = make_model(problem.facts);
+  problem.computation = computation;
+  problem.device = device;
+  problem.model = make_model(problem.facts, device);
   TALLY_TRY(load_weights(folder / "weights", *problem.model));
+  problem.model->to(device);
   return problem;
 }
 
@@ -116,8 +120,11 @@ Result<Batches> Problem::batches_of(Rank rank) const {
             read_tensor(folder_ / "targets", with_front(front, facts.target), torch::kInt64));
   Batches batches;
   for (std::int64_t i = 0; i < kBatches; ++i) {
-    batches.inputs.push_back(inputs[i][rank].clone());
-    batches.targets.push_back(targets[i][rank].clone());
+    torch::Tensor input = inputs[i][rank].clone().to(device);
+    if (computation.channels_last && input.dim() == 4)
+      input = input.contiguous(at::MemoryFormat::ChannelsLast);
+    batches.inputs.push_back(input);
+    batches.targets.push_back(targets[i][rank].clone().to(device));
   }
   return batches;
 }

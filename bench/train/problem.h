@@ -18,13 +18,16 @@ struct Batches {
 };
 
 // A problem of write_problem() for one rank: the model with its initial parameters, and its
-// batches.
+// batches, all on `device` and as `computation` lays them out.
 struct Problem {
   ModelFacts facts;
   int ranks = 1;
+  Computation computation;
+  at::Device device = at::kCPU;
   std::shared_ptr<BenchModel> model;
 
-  static Result<Problem> open(const std::filesystem::path& folder);
+  static Result<Problem> open(const std::filesystem::path& folder, const Computation& computation,
+                              const at::Device& device);
   Result<Batches> batches_of(Rank rank) const;
 
  private:

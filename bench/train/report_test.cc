@@ -45,11 +45,47 @@ TEST(TrainReport, StandsBesideDdpAndAsManySingleWorkers) {
   EXPECT_FALSE(standing(alone.measurements[0], alone).efficiency);
 }
 
+TEST(TrainReport, TorchHasOneRankWhateverTheOthersHave) {
+  Comparison comparison = example();
+  comparison.measurements.push_back(at("torch", 1, {80}));
+  EXPECT_DOUBLE_EQ(*standing(comparison.measurements[0], comparison).over_torch, 3.2);
+  EXPECT_DOUBLE_EQ(*standing(comparison.measurements[1], comparison).over_torch, 2);
+  EXPECT_DOUBLE_EQ(*standing(comparison.measurements[3], comparison).over_torch, 1);
+  EXPECT_FALSE(standing(comparison.measurements[3], comparison).over_ddp);
+}
+
+TEST(TrainReport, OtherWorkIsWhatTheStepHasBesideThePasses) {
+  Comparison comparison{.measurements = {at("tally", 1, {50, 40, 60})}};
+  EXPECT_FALSE(standing(comparison.measurements[0], comparison).other_work);
+  comparison.measurements[0].passes_ms = {45, 47, 46};
+  EXPECT_NEAR(*standing(comparison.measurements[0], comparison).other_work, 0.08, 1e-12);
+  const Report report = report_on(comparison, {.threads = 1});
+  EXPECT_THAT(report.table, HasSubstr(" 8 % "));
+  EXPECT_NEAR(report.lines[0]["other_work"].get<double>(), 0.08, 1e-12);
+}
+
 TEST(TrainReport, TableHasMediansAndStandings) {
-  const std::string table = report_on(example(), {.threads = 1}).table;
-  EXPECT_THAT(table,
-              ContainsRegex("mlp +tally +2 +50.00 +10.00 +2560.0 samples +2.00 +80 % +2.0e-06\n"));
+  Comparison comparison = example();
+  comparison.measurements.push_back(at("torch", 1, {80}));
+  const std::string table = report_on(comparison, {.threads = 1}).table;
+  EXPECT_THAT(table, ContainsRegex("mlp +tally +2 +50.00 +10.00 +2560.0 samples +3.20 +2.00 +80 % "
+                                   "+2.0e-06\n"));
   EXPECT_THAT(table, ContainsRegex("mlp +single +1 +40.00 +0.00 +1600.0 samples"));
+}
+
+TEST(TrainReport, SaysHowContendersCompute) {
+  const auto text = [](const Computation& computation) {
+    return report_on(example(), {.computation = computation}).table;
+  };
+  EXPECT_THAT(text({}), HasSubstr("training on cpu in float32; threads"));
+  EXPECT_THAT(text({.device = "cuda", .precision = "bfloat16"}),
+              HasSubstr("training on cuda in bfloat16, TF32 in cuDNN only; "));
+  EXPECT_THAT(text({.device = "cuda", .tf32 = true, .channels_last = true}),
+              HasSubstr("TF32 in cuDNN and matrix products, channels last; "));
+  const Report report = report_on(example(), {.computation = {.device = "cuda", .tf32 = true}});
+  EXPECT_EQ(report.lines[0]["device"], "cuda");
+  EXPECT_EQ(report.lines[0]["precision"], "float32");
+  EXPECT_EQ(report.lines[0]["tf32"], true);
 }
 
 TEST(TrainReport, WhoWasNotMeasuredHasNoLine) {

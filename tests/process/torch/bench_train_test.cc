@@ -33,14 +33,21 @@ class BenchTrain : public testing::Test {
   std::string json_file() const { return folder_.path() + "/train.jsonl"; }
 
   // "MODEL CONTENDER" of all lines; expects each line to be checked and complete.
-  std::set<std::string> checked_lines() const {
+  std::set<std::string> checked_lines(const std::string& precision = "float32",
+                                      double tolerance = 1e-4) const {
     std::set<std::string> found;
     std::ifstream file(json_file());
     for (std::string text; std::getline(file, text);) {
       const nlohmann::json line = nlohmann::json::parse(text);
       EXPECT_EQ(line["bench"], "train");
       EXPECT_EQ(line["checked"], true) << text;
-      EXPECT_LE(line["loss_difference"].get<double>(), 1e-4);
+      EXPECT_LE(line["loss_difference"].get<double>(), tolerance);
+      EXPECT_EQ(line["device"], "cpu");
+      EXPECT_EQ(line["precision"], precision);
+      // Only tally's loop can also make its passes alone, and only one rank has no other ranks to
+      // wait for.
+      EXPECT_EQ(line.contains("other_work"), line["contender"] == "tally" && line["ranks"] == 1)
+          << text;
       EXPECT_EQ(line["runs"], 6) << text;
       EXPECT_GT(line["units_per_s"].get<double>(), 0);
       found.insert(line["model"].get<std::string>() + " " + line["contender"].get<std::string>());
@@ -48,21 +55,43 @@ class BenchTrain : public testing::Test {
     return found;
   }
 
+  static std::set<std::string> each_of(const std::vector<std::string>& models,
+                                       const std::vector<std::string>& contenders) {
+    std::set<std::string> lines;
+    for (const std::string& model : models)
+      for (const std::string& contender : contenders) lines.insert(model + " " + contender);
+    return lines;
+  }
+
   bool nothing_left() const { return std::filesystem::is_empty(folder_.path() + "/tmp"); }
 
   const Folder folder_;
 };
 
-TEST_F(BenchTrain, AllModelsAgreeWithDdpAndAreTimed) {
-  Child bench =
-      start({"--model", "tiny-mlp,tiny-cnn,tiny-gpt", "--ranks", "2", "--against", "ddp"});
+TEST_F(BenchTrain, TwoRanksAgreeWithDdpAndAreTimed) {
+  Child bench = start(
+      {"--model", "tiny-mlp,tiny-resnet,tiny-adamw", "--ranks", "2", "--against", "torch,ddp"});
   EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
-  std::set<std::string> wanted;
-  for (const char* model : {"tiny-mlp", "tiny-cnn", "tiny-gpt"})
-    for (const char* contender : {"tally", "single", "ddp"})
-      wanted.insert(std::string(model) + " " + contender);
-  EXPECT_EQ(checked_lines(), wanted) << bench.transcript();
+  EXPECT_EQ(checked_lines(),
+            each_of({"tiny-mlp", "tiny-resnet", "tiny-adamw"}, {"tally", "single", "torch", "ddp"}))
+      << bench.transcript();
   EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(BenchTrain, OneRankAgreesWithTorchAndIsTimed) {
+  Child bench = start({"--model", "tiny-cnn,tiny-gpt", "--ranks", "1", "--against", "torch"});
+  EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
+  EXPECT_EQ(checked_lines(), each_of({"tiny-cnn", "tiny-gpt"}, {"tally", "single", "torch"}))
+      << bench.transcript();
+}
+
+TEST_F(BenchTrain, AllContendersComputeInBfloat16) {
+  Child bench = start({"--model", "tiny-cnn,tiny-adamw", "--ranks", "1", "--against", "torch,ddp",
+                       "--precision", "bfloat16", "--channels-last"});
+  EXPECT_TRUE(bench.exits(0, kRunTime)) << bench.transcript();
+  EXPECT_EQ(checked_lines("bfloat16", 2e-2),
+            each_of({"tiny-cnn", "tiny-adamw"}, {"tally", "single", "torch", "ddp"}))
+      << bench.transcript();
 }
 
 // The peer trains with another momentum: the check notices it, and only contenders that agree are
@@ -96,6 +125,19 @@ TEST_F(BenchTrain, RefusesUnknownValues) {
     EXPECT_TRUE(bench.complains(complaint)) << bench.transcript();
   }
   EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(BenchTrain, WhatOnlyGpusHaveIsRefusedOnTheCpu) {
+  for (const char* const option : {"--graphs", "--tf32"}) {
+    Child bench = start({option});
+    EXPECT_TRUE(bench.exits(2)) << bench.transcript();
+    EXPECT_TRUE(bench.complains(std::string(option) + ": needs --device cuda"))
+        << bench.transcript();
+  }
+  if (std::filesystem::exists("/dev/nvidiactl")) return;
+  Child bench = start({"--device", "cuda"});
+  EXPECT_TRUE(bench.exits(2)) << bench.transcript();
+  EXPECT_TRUE(bench.complains("--device cuda: ")) << bench.transcript();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace tally::process {
 namespace {
 
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::Not;
 
 struct Refusal {
@@ -55,10 +56,36 @@ TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
       {{"mlp", "--data", table, "--eval-every", "never", "--early-stop", "2"},
        "--early-stop needs"},
       {{"mlp", "--data", table, "--device", "cpu", "--precision", "float16"}, "on GPUs only"},
+      {{"mlp", "--data", table, "--device", "gpu"}, "as in cuda,cpu,cpu"},
+      {{"mlp", "--data", table, "--device", "cpu,cpu,cpu", "--workers", "2"},
+       "3 devices for 2 workers: give one for all of them, or one for each"},
+      {{"mlp", "--data", table, "--device", "cpu,cpu", "--graphs"}, "--graphs: needs a GPU"},
+      {{"mlp", "--data", table, "--channels-last"}, "mlp has no convolutions over pictures"},
+      {{"mlp", "--data", table, "--balance", "fast"}, "choose one of even, speed"},
+      {{"mlp", "--data", table, "--balance", "speed", "--plan", "home=server"},
+       "--balance speed: with home=server the workers do not agree"},
+      {{"mlp", "--data", table, "--balance", "speed", "--plan", "data=replicate"},
+       "data=partition divides them"},
+      {{"mlp", "--data", table, "--checkpoint", folder_.file("saved"), "--checkpoint-every", "best",
+        "--eval-every", "never"},
+       "--checkpoint-every best needs evaluations"},
       {{"linear", "--target-accuracy", "0.5"}, "--target-accuracy"},
       {{"gpt", "--data", folder_.text(), "--width", "30", "--heads", "4"}, "does not divide"},
       {{"mlp", "--data", table, "--config", folder_.file("none")}, "none"},
   });
+}
+
+// Whether libtorch has no CUDA or sees no GPU: one line says why, and what to do.
+TEST_F(TrainRefusal, AGpuThatIsNotThere) {
+  for (const char* devices : {"cuda", "cuda,cpu"}) {
+    Child tally({.command = {TALLY_PROGRAM, "train", "mlp", "--data", folder_.table(20), "--device",
+                             devices},
+                 .variables = {{"TMPDIR", folder_.file("tmp")}, {"CUDA_VISIBLE_DEVICES", ""}}});
+    EXPECT_TRUE(tally.exits(2)) << tally.transcript();
+    EXPECT_THAT(tally.errors(), MatchesRegex("tally train: --device cuda: [^\n]*"
+                                             "(install|update|check)[^\n]*--device cpu\n"));
+    EXPECT_EQ(tally.output(), "");
+  }
 }
 
 TEST_F(TrainRefusal, AProgramWithoutTallyTrainNamesThePackageToInstall) {

@@ -81,6 +81,17 @@ TEST_F(TrainResume, TenAndTenStepsAreTwenty) {
   }
 }
 
+// The learning rate is so small that the first evaluation stays the best one.
+TEST_F(TrainResume, BestSavesOnlyAfterALowerTestLoss) {
+  Child tally = start("saved", {"--workers", "2", "--checkpoint-every", "best", "--rate", "1e-30",
+                                "--schedule", "constant"});
+  ASSERT_TRUE(tally.exits(0, kTrainingTime)) << tally.transcript();
+  EXPECT_TRUE(fs::exists(step("saved", 7)));
+  EXPECT_FALSE(fs::exists(step("saved", 14)));
+  EXPECT_FALSE(fs::exists(step("saved", 20)));
+  EXPECT_THAT(tally.output(), HasSubstr("step 7 is saved in " + folder_.file("saved") + "\n"));
+}
+
 TEST_F(TrainResume, AnotherNumberOfWorkersGoesOn) {
   Child two = start("saved", {"--workers", "2", "--checkpoint-every", "8"});
   ASSERT_TRUE(two.exits(0, kTrainingTime)) << two.transcript();
