@@ -172,9 +172,8 @@ Result<void> DeviceExchange::make_sums(Deadline by) {
   if (arrays.empty()) return {};
   if (replicas_->size() > 1) {
     TALLY_TRY(sum_, options_.make_sum(*replicas_, *options_.device, arrays, by));
-    return {};
   }
-  for (std::size_t i = 0; layerwise_ && i < arrays.size(); ++i) {
+  for (std::size_t i = 0; is_lamb() && i < arrays.size(); ++i) {
     TALLY_TRY(DeviceMemory memory,
               options_.device->allocate(arrays[i].count * size_of(arrays[i].type)));
     directions_.push_back(std::move(memory));

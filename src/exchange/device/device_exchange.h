@@ -82,6 +82,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   // In the step under way.
   bool encodes(std::size_t b) const { return encoding_ && encoding_->encodes(b, updates_); }
   bool is_sharded() const { return model_->share().parts > 1; }
+  bool is_lamb() const { return options_.update.optimizers.front().kind == OptimizerKind::kLamb; }
   Deadline after(Duration timeout) const;
   void fail(const Error& error);
   template <typename T>
@@ -109,6 +110,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   DeviceBucket bucket(DeviceBucket of_model, std::size_t b) const;
   GradientChange change_of(std::size_t b, GradientChange change) const;
   Result<bool> apply(double samples);
+  Result<void> copy_totals();
   Result<bool> clip(GradientChange& change);
   Result<double> gradient_squares(const GradientChange& change);
   Result<std::vector<Squares>> all_squares(const GradientChange& change);
@@ -151,7 +153,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   std::unique_ptr<EncodedBuckets> encoding_;  // null: no codec
   std::unique_ptr<DeviceGather> new_values_;  // with sharded state, by bucket
   DeviceMemory piece_table_;                  // of all buckets
-  std::vector<DeviceMemory> directions_;      // as sum_: of lamb, for a single rank
+  std::vector<DeviceMemory> directions_;      // as sum_: of lamb, with the total before
   DeviceMemory squares_;                      // by cell
   std::vector<std::size_t> first_piece_;      // by bucket
   std::vector<DevicePiece> pieces_;           // of all buckets, as on the device

@@ -13,6 +13,7 @@ namespace tally::exchange {
 // How an exchange is made over devices.
 struct OnDevices {
   std::function<std::unique_ptr<Device>()> device = host_device;
+  MakeDeviceSum make_sum = host_sum_maker();
   bool shards_state = false;
 };
 
@@ -24,7 +25,7 @@ inline Result<std::unique_ptr<DeviceExchange>> try_device_exchange(
   return DeviceExchange::make(world,
                               {.update = options,
                                .device = on.device(),
-                               .make_sum = host_sum_maker(),
+                               .make_sum = on.make_sum,
                                .shards_state = on.shards_state,
                                .initial = initial},
                               soon());

@@ -136,11 +136,11 @@ Result<void> DeviceFactors::start(std::size_t b, const Step& step, double sample
   };
   pieces_.clear();
   for (const Part& part : bucket.parts)
-    pieces_.push_back({.first = part.left.begin,
-                       .count = part.left.count(),
-                       .gradient = reinterpret_cast<const std::byte*>(
-                           floats(bucket.gradient.data, part.range)),
-                       .used = is_sent(part) && !part.matrix ? 1U : 0U});
+    pieces_.push_back(
+        {.first = part.left.begin,
+         .count = part.left.count(),
+         .gradient = reinterpret_cast<const std::byte*>(floats(bucket.gradient.data, part.range)),
+         .used = is_sent(part) && !part.matrix ? 1U : 0U});
   std::byte* const left = sums_->own(bucket.array);
   TALLY_TRY(gather({.sums = left,
                     .cells = reinterpret_cast<const DeviceCell*>(bucket.left_cells.data),
@@ -156,9 +156,8 @@ Result<void> DeviceFactors::start(std::size_t b, const Step& step, double sample
 Result<void> DeviceFactors::finish(const Step& step, std::span<const double> weights, Deadline by) {
   const bool sums = sums_ && !codec::is_plain_at(spec_, step.number);
   const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const Weights factors{
-      .own = weight_of(weights[static_cast<std::size_t>(world_->rank())]),
-      .share = world_->size() == 1 ? 1 : static_cast<float>(1 / total)};
+  const Weights factors{.own = weight_of(weights[static_cast<std::size_t>(world_->rank())]),
+                        .share = world_->size() == 1 ? 1 : static_cast<float>(1 / total)};
   if (sums) {
     TALLY_TRY(sums_->finish(by));
     for (const Bucket& bucket : buckets_)
@@ -268,8 +267,8 @@ Result<void> DeviceFactors::spread_shared(Communicator& world, Rank root, Deadli
 std::size_t DeviceFactors::bytes() const {
   std::size_t bytes = piece_table_.bytes + (sums_ ? sums_->bytes() : 0);
   for (const Bucket& bucket : buckets_) {
-    bytes += bucket.gradient.bytes + bucket.left.bytes + bucket.right.bytes +
-             bucket.left_cells.bytes;
+    bytes +=
+        bucket.gradient.bytes + bucket.left.bytes + bucket.right.bytes + bucket.left_cells.bytes;
     for (const Part& part : bucket.parts)
       if (part.matrix) bytes += (part.range.count() + part.matrix->q_count()) * sizeof(float);
   }

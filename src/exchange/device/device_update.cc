@@ -21,6 +21,7 @@ namespace tally::exchange {
 namespace {
 
 constexpr auto kValuesTimeout = std::chrono::minutes(5);
+constexpr auto kBackwardTimeout = std::chrono::minutes(5);
 
 // A sum of one array. Whole numbers of float32 are copied: both arrays may be used up to there.
 Result<void> copy(Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -36,10 +37,10 @@ DeviceBucket DeviceExchange::bucket(DeviceBucket of_model, std::size_t b) const 
   bucket.pieces = reinterpret_cast<const DevicePiece*>(piece_table_.data) + first_piece_[b];
   if (encodes(b))
     bucket.sums = encoding_->gradient(b);
-  else if (sum_)
-    bucket.sums = sum_->total(sum_array_[b]);
   else if (!directions_.empty())
     bucket.sums = directions_[sum_array_[b]].data;
+  else if (sum_)
+    bucket.sums = sum_->total(sum_array_[b]);
   return bucket;
 }
 
@@ -67,11 +68,24 @@ Result<void> DeviceExchange::post_pieces() {
   return options_.device->post(piece_table_.data, std::as_bytes(std::span(pieces_)));
 }
 
+// Other ranks of a GPU may read the same total, which lamb therefore must not replace.
+Result<void> DeviceExchange::copy_totals() {
+  if (!sum_ || directions_.empty()) return {};
+  for (std::size_t b = 0; b < first_piece_.size(); ++b)
+    if (!encodes(b))
+      TALLY_TRY(copy(*options_.device, directions_[sum_array_[b]].data, sum_->total(sum_array_[b]),
+                     directions_[sum_array_[b]].bytes));
+  return {};
+}
+
 // Returns whether there was an update: a gradient that is not finite may be discarded.
 Result<bool> DeviceExchange::apply(double samples) {
-  const Stopwatch watch(updating_);
   const GroupUpdate::Options& update = options_.update;
   const bool needs_norm = update.clip_norm || update.discards_nonfinite;
+  // Norms are read by the host. What it waits for until then is the backward pass.
+  if (needs_norm || layerwise_) TALLY_TRY(options_.device->wait(after(kBackwardTimeout)));
+  const Stopwatch watch(updating_);
+  TALLY_TRY(copy_totals());
   GradientChange change;
   std::size_t next = 0;
   factors_.clear();
@@ -141,9 +155,8 @@ Result<double> DeviceExchange::gradient_squares(const GradientChange& change) {
 // lamb writes its direction in place of the gradient first. Both kinds then need the norms of each
 // parameter's values and gradient, or direction.
 Result<void> DeviceExchange::update_layerwise(const GradientChange& change) {
-  const bool is_lamb = options_.update.optimizers.front().kind == OptimizerKind::kLamb;
   GradientChange rest = change;
-  if (is_lamb) {
+  if (is_lamb()) {
     std::size_t next = 0;
     for (const BucketLayout& layout : model_->layout().buckets)
       for (const BucketLayout::Entry& entry : layout.entries)
@@ -153,7 +166,7 @@ Result<void> DeviceExchange::update_layerwise(const GradientChange& change) {
                               pieces_[next++]);
   }
   TALLY_TRY(post_pieces());
-  if (is_lamb) {
+  if (is_lamb()) {
     for (std::size_t b = 0; b < first_piece_.size(); ++b)
       TALLY_TRY(options_.device->update(bucket(model_->owned(b), b), UpdateLoop::kLambDirection,
                                         change_of(b, change)));
