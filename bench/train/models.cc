@@ -72,6 +72,12 @@ class Cnn final : public BenchModel {
   nn::Linear head_{nullptr};
 };
 
+// As F.linear of Python. Linear::forward() of C++ adds the bias in a pass of its own if the input has
+// three dimensions.
+Tensor affine(const nn::Linear& layer, const Tensor& x) {
+  return torch::linear(x, layer->weight, layer->bias);
+}
+
 class BlockImpl final : public nn::Module {
  public:
   BlockImpl(std::int64_t width, std::int64_t heads, const Tensor& future)
@@ -86,7 +92,7 @@ class BlockImpl final : public nn::Module {
 
   Tensor forward(const Tensor& input) {
     const Tensor x = input + attention(norm1_->forward(input));
-    return x + contract_->forward(torch::gelu(expand_->forward(norm2_->forward(x))));
+    return x + affine(contract_, torch::gelu(affine(expand_, norm2_->forward(x))));
   }
 
  private:
@@ -94,10 +100,10 @@ class BlockImpl final : public nn::Module {
     const std::int64_t batch = x.size(0);
     const std::int64_t length = x.size(1);
     const std::int64_t width = x.size(2);
-    std::vector<Tensor> parts = attend_->forward(x).split(width, 2);
+    std::vector<Tensor> parts = affine(attend_, x).split(width, 2);
     for (Tensor& part : parts) part = part.view({batch, length, heads_, -1}).transpose(1, 2);
     const Tensor mixed = mix(parts[0], parts[1], parts[2]);
-    return project_->forward(mixed.transpose(1, 2).reshape({batch, length, width}));
+    return affine(project_, mixed.transpose(1, 2).reshape({batch, length, width}));
   }
 
 #if TORCH_VERSION_MAJOR >= 2

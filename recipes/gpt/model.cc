@@ -17,6 +17,11 @@ torch::nn::Linear linear(const GptShape& shape, std::int64_t in, std::int64_t ou
   return result;
 }
 
+// Linear::forward() of C++ adds the bias in a pass of its own if the input has three dimensions.
+at::Tensor affine(const torch::nn::Linear& layer, const at::Tensor& x) {
+  return torch::linear(x, layer->weight, layer->bias);
+}
+
 torch::nn::Embedding embedding(std::int64_t count, std::int64_t width) {
   torch::nn::Embedding result(count, width);
   torch::nn::init::normal_(result->weight, 0, kInitialDeviation);
@@ -63,10 +68,10 @@ class Attention final : public torch::nn::Module {
     const std::int64_t width = x.size(2);
     // [3, samples, heads, length, width of a head]
     const at::Tensor parts =
-        c_attn_->forward(x).view({-1, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
+        affine(c_attn_, x).view({-1, length, 3, heads_, width / heads_}).permute({2, 0, 3, 1, 4});
     const at::Tensor seen =
         attend(parts[0], parts[1], parts[2], is_training() ? dropout_ : 0).transpose(1, 2);
-    return drop_->forward(c_proj_->forward(seen.reshape({-1, length, width})));
+    return drop_->forward(affine(c_proj_, seen.reshape({-1, length, width})));
   }
 
  private:
@@ -87,7 +92,7 @@ class FeedForward final : public torch::nn::Module {
         drop_(register_module("dropout", torch::nn::Dropout(shape.dropout))) {}
 
   at::Tensor forward(const at::Tensor& x) {
-    return drop_->forward(c_proj_->forward(torch::gelu(c_fc_->forward(x))));
+    return drop_->forward(affine(c_proj_, torch::gelu(affine(c_fc_, x))));
   }
 
  private:
