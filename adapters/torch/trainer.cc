@@ -321,6 +321,7 @@ void Trainer::Impl::capture(const std::function<at::Tensor()>& mean_loss) {
 bool Trainer::Impl::compute_captured(std::uint64_t samples,
                                      const std::function<at::Tensor()>& mean_loss) {
   constexpr int kWarmUpSteps = 3;
+  if (!captures_) return false;
   // The last batch of an epoch, with which a training may begin anew, has fewer samples.
   if (samples > graph_samples_ && !captured_loss_.defined()) {
     graph_samples_ = samples;
@@ -335,7 +336,7 @@ bool Trainer::Impl::compute_captured(std::uint64_t samples,
     try {
       capture(mean_loss);
     } catch (const c10::Error& error) {
-      graph_.reset();
+      captures_ = false;
       captured_loss_ = at::Tensor();
       zero_grad();
       if (options_.on_event)
@@ -355,9 +356,7 @@ StepOutcome Trainer::Impl::step(std::uint64_t samples,
                                 const std::function<at::Tensor()>& mean_loss) {
   check_whole();
   const Stopwatch watch(in_steps_);
-  // Outlives graph_, which a failed capture resets.
-  const std::shared_ptr<adapter::StepGraph> graph = graph_;
-  const std::shared_ptr<void> on_graph_stream = graph ? graph->enter() : nullptr;
+  const std::shared_ptr<void> on_graph_stream = graph_ ? graph_->enter() : nullptr;
   const bool is_last = pending_.calls + 1 == options_.accumulate;
   if (pending_.calls == 0) takes_part_ = bound_->begin();
   try {

@@ -85,11 +85,12 @@ class Trainer::Impl {
   adapter::ModuleTensors tensors_;
   train::Disturbance disturbance_;
   std::unique_ptr<adapter::Gpu> gpu_;          // null: the CPU, or no kernels for the GPU
-  std::shared_ptr<adapter::StepGraph> graph_;  // null: no graphs; step() keeps it, too
+  std::unique_ptr<adapter::StepGraph> graph_;  // null: no graphs
   std::unique_ptr<adapter::BoundExchange> bound_;
   Pending pending_;
   adapter::LossReader losses_;  // of pending_
-  // With graph_.
+  // With graph_. After a failed capture steps still run on its stream, for which the hooks are.
+  bool captures_ = true;
   std::uint64_t graph_samples_ = 0;       // of the steps that are captured
   int warmed_ = 0;                        // such steps so far, up to kWarmUpSteps
   at::Tensor captured_loss_;              // defined once a step is captured
