@@ -47,6 +47,10 @@ at::Tensor with_channels_last(const at::Tensor& input) {
   return input.dim() == 4 ? input.contiguous(at::MemoryFormat::ChannelsLast) : input;
 }
 
+bool has_channels_last(const std::string& option, bool has_convolutions, const at::Device& device) {
+  return option == "auto" ? has_convolutions && device.is_cuda() : option == "on";
+}
+
 DeviceBatches::DeviceBatches(const Options& options, const data::SampleShape& shape)
     : options_(options), shape_(shape) {
   if (options.device.is_cuda()) copied_.emplace(at::kCUDA);

@@ -26,6 +26,10 @@ TensorBatch to_tensors(const train::Batch& batch, const data::SampleShape& shape
 // Other tensors are returned as they are.
 at::Tensor with_channels_last(const at::Tensor& input);
 
+// Whether the batches of a recipe have the channels last on `device`, with --channels-last auto, on
+// or off.
+bool has_channels_last(const std::string& option, bool has_convolutions, const at::Device& device);
+
 // The batches of a training on its device. The loader reads into pinned memory, from which a GPU
 // copies while the program goes on. Threads: one.
 class DeviceBatches final {

@@ -78,5 +78,14 @@ TEST(DeviceBatches, ChannelsAreLastForPicturesOnly) {
   EXPECT_EQ(with_channels_last(rows).data_ptr(), rows.data_ptr());
 }
 
+TEST(ChannelsLast, AreForConvolutionsOnGpusUnlessTheUserSaysOtherwise) {
+  const at::Device gpu(at::kCUDA, 0);
+  EXPECT_TRUE(has_channels_last("auto", true, gpu));
+  EXPECT_FALSE(has_channels_last("auto", true, at::kCPU));
+  EXPECT_FALSE(has_channels_last("auto", false, gpu));
+  EXPECT_FALSE(has_channels_last("off", true, gpu));
+  EXPECT_TRUE(has_channels_last("on", true, at::kCPU));
+}
+
 }  // namespace
 }  // namespace tally::app

@@ -162,15 +162,16 @@ Score evaluate(const EvaluatorPlace& here, Trainer& trainer, recipes::Model& mod
                const Preparation& prepared, const TrainOptions& options, const at::Device& device) {
   trainer.synchronise_buffers();
   model.eval();
-  const ScoredPart part = judge_part(model, *prepared.test,
-                                     {.task = prepared.task,
-                                      .batch = options.batch,
-                                      .loader_threads = options.loader_threads,
-                                      .precision = options.precision,
-                                      .channels_last = options.channels_last,
-                                      .rank = here.place,
-                                      .workers = here.workers},
-                                     device);
+  const ScoredPart part = judge_part(
+      model, *prepared.test,
+      {.task = prepared.task,
+       .batch = options.batch,
+       .loader_threads = options.loader_threads,
+       .precision = options.precision,
+       .channels_last = has_channels_last(options.channels_last, prepared.has_convolutions, device),
+       .rank = here.place,
+       .workers = here.workers},
+      device);
   model.train();
   const recipes::Judgement& own = part.all;
   const std::vector<double> sums =

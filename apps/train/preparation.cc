@@ -317,8 +317,8 @@ Result<void> set_plan(const TrainOptions& options, int workers, Preparation& pre
 // Options of the computation that make sense only with some recipes and plans.
 Result<void> check_computation(const TrainOptions& options, const recipes::Recipe& recipe,
                                const plan::Plan& plan) {
-  if (options.channels_last && !recipe.has_convolutions())
-    return invalid("--channels-last: {} has no convolutions over pictures", recipe.name());
+  if (options.channels_last == "on" && !recipe.has_convolutions())
+    return invalid("--channels-last on: {} has no convolutions over pictures", recipe.name());
   if (options.balance != "speed") return {};
   if (plan.home == plan::Home::kServer)
     return invalid(
@@ -355,6 +355,7 @@ Result<Preparation> prepare(const TrainOptions& options, const recipes::Recipe& 
                                                       {defaults.optimizer, defaults.rate})));
   TALLY_TRY(set_plan(options, workers.all, prepared));
   TALLY_TRY(check_computation(options, recipe, prepared.plan));
+  prepared.has_convolutions = recipe.has_convolutions();
   // Checked before the data is opened, which may take a while; the number of steps is known only
   // then.
   TALLY_TRY(schedule_of(options, recipe, prepared, kManySteps));

@@ -35,6 +35,7 @@ struct Preparation {
   std::string schedule_advice;  // empty: none
   plan::Plan plan;
   bool has_late_gradients = false;  // policy::has_late_gradients()
+  bool has_convolutions = false;    // Recipe::has_convolutions()
   ServerChoice servers;
   std::optional<Secret> server_secret;  // for standalone servers
   data::Strategy strategy = data::Strategy::kPartition;

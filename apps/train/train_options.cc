@@ -79,7 +79,8 @@ void add_optimizer(Command& command, TrainOptions& o, const recipes::Defaults& d
               "Convolutions of cuDNN do so without it, as in PyTorch");
   command.add("--channels-last", &o.channels_last,
               "Convolutions take pictures with the channels as the last dimension in memory, which "
-              "is faster on GPUs with --precision bfloat16 or float16");
+              "is faster on GPUs; auto: on GPUs",
+              {.choices = {"auto", "on", "off"}});
   command.add("--graphs", &o.graphs,
               "Record the kernels of a step as a CUDA graph, which starts them with one call: for "
               "small models, whose steps are as short as these calls");

@@ -40,7 +40,7 @@ struct TrainOptions {
   std::string precision = "float32";
   double loss_scale = 65536;  // with float16
   bool tf32 = false;
-  bool channels_last = false;
+  std::string channels_last = "auto";  // on, off
   bool graphs = false;
   std::string balance = "even";  // or speed
 

@@ -92,7 +92,8 @@ DivisionOptions division_options(const Training::Parts& with) {
 // The trainer captures steps with the most samples.
 DeviceBatches::Options batch_options(const Training::Parts& with, const DataDivision& division) {
   return {.device = with.device,
-          .channels_last = with.options.channels_last,
+          .channels_last = has_channels_last(with.options.channels_last,
+                                             with.prepared.has_convolutions, with.device),
           .fixed = has_graphs(with) ? division.order().largest_batch() : 0};
 }
 

@@ -60,7 +60,7 @@ TEST_F(TrainRefusal, OptionsThatMakeNoSense) {
       {{"mlp", "--data", table, "--device", "cpu,cpu,cpu", "--workers", "2"},
        "3 devices for 2 workers: give one for all of them, or one for each"},
       {{"mlp", "--data", table, "--device", "cpu,cpu", "--graphs"}, "--graphs: needs a GPU"},
-      {{"mlp", "--data", table, "--channels-last"}, "mlp has no convolutions over pictures"},
+      {{"mlp", "--data", table, "--channels-last", "on"}, "mlp has no convolutions over pictures"},
       {{"mlp", "--data", table, "--balance", "fast"}, "choose one of even, speed"},
       {{"mlp", "--data", table, "--balance", "speed", "--plan", "home=server"},
        "--balance speed: with home=server the workers do not agree"},
