@@ -58,6 +58,7 @@ endfunction()
 # tally_test(NAME LABEL label SOURCES file... LIBRARIES target... [TIMEOUT seconds] [OPTIMISE])
 # Each test suite of the program is one ctest entry (DiscoverSuites.cmake). TIMEOUT is for a suite.
 # OPTIMISE compiles the tests themselves with optimisation under sanitizers, too.
+# Tests with the label gpu are registered only where there is a GPU (TALLY_GPU_TESTS).
 # tools/run_ctest.sh reports skipped tests, which ctest cannot see inside a suite. Without
 # TALLY_BUILD_TESTS no program is defined.
 function(tally_test name)
@@ -80,6 +81,12 @@ function(tally_test name)
   endif()
   if(TALLY_FUZZ)
     target_compile_options(${name} PRIVATE -fno-sanitize=fuzzer-no-link)
+  endif()
+  if(ARG_LABEL STREQUAL "gpu")
+    tally_gpu_program(${name})
+    if(NOT TALLY_RUN_GPU_TESTS)
+      return()
+    endif()
   endif()
   set(registration ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
   add_custom_command(TARGET ${name} POST_BUILD VERBATIM

@@ -31,10 +31,10 @@ F factors_of(const DevicePiece& piece) {
 template <typename C>
 class Cell {
  public:
-  Cell(const DeviceBucket& bucket, const DeviceCell& cell)
-      : bucket_(bucket), cell_(cell), piece_(bucket.pieces[cell.piece]) {}
+  Cell(const DeviceBucket& bucket, const DeviceCell& cell) : bucket_(bucket), cell_(cell) {}
 
-  const DevicePiece& piece() const { return piece_; }
+  // widen() is called before there are pieces.
+  const DevicePiece& piece() const { return bucket_.pieces[cell_.piece]; }
   std::size_t count() const { return cell_.count; }
   bool is_half() const { return bucket_.master != nullptr; }
   C* array(std::byte* of_bucket) const { return reinterpret_cast<C*>(of_bucket) + cell_.first; }
@@ -65,12 +65,12 @@ class Cell {
   std::byte* narrow_values() const { return bucket_.values + cell_.first * size_of(bucket_.type); }
 
   void load(C* out) const {
-    if (piece_.gradient == nullptr) {
+    if (piece().gradient == nullptr) {
       std::memcpy(out, array(bucket_.sums), count() * sizeof(C));
       return;
     }
     const std::byte* const from =
-        piece_.gradient + (cell_.first - piece_.first) * size_of(bucket_.type);
+        piece().gradient + (cell_.first - piece().first) * size_of(bucket_.type);
     if constexpr (std::is_same_v<C, float>)
       if (bucket_.type != DataType::kFloat32)
         return kernel::kernels().widen(bucket_.type, from, out, count());
@@ -79,7 +79,6 @@ class Cell {
 
   const DeviceBucket& bucket_;
   const DeviceCell& cell_;
-  const DevicePiece& piece_;
 };
 
 template <typename C>

@@ -1,0 +1,99 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "exchange/device/device.h"
+
+namespace tally::cuda {
+
+// Makes a GPU the current one of the calling thread, and the former one again at the end.
+class CurrentGpu final {
+ public:
+  explicit CurrentGpu(int index);
+  ~CurrentGpu();
+  CurrentGpu(const CurrentGpu&) = delete;
+  CurrentGpu& operator=(const CurrentGpu&) = delete;
+
+ private:
+  const int index_;
+  int former_ = 0;
+};
+
+// A CUDA GPU with the kernels of kernels.h. Work runs on the framework's stream; before the first
+// use_stream() on the default stream. A framework may have a CUDA runtime of its own: both use the
+// primary context of the GPU.
+class CudaDevice final : public exchange::Device {
+ public:
+  // The GPU with this number, as CUDA_VISIBLE_DEVICES orders them. kInvalid if there is no such GPU,
+  // if its driver is too old, or if this build has no code for it; kExhausted if its memory is full.
+  static Result<std::unique_ptr<CudaDevice>> open(int index);
+  ~CudaDevice() override;
+
+  int index() const { return index_; }
+  // Work that others give this stream is in the order of the device's own. The reference is valid
+  // as long as the device, and follows use_stream().
+  const cudaStream_t& stream() const { return stream_; }
+  // The outcome of a CUDA call on this GPU: "NVIDIA H200, GPU 0, failed while `doing`: ...". Every
+  // error but that of full memory ends the device.
+  Result<void> check(cudaError_t status, std::string_view doing);
+
+  std::string name() const override { return name_; }
+  std::string id() const override { return id_; }
+  // The stream that was used so far must still exist.
+  void use_stream(void* stream) override;
+
+  Result<exchange::DeviceMemory> allocate(std::size_t bytes) override;
+  Result<void> write(std::byte* to, std::span<const std::byte> from) override;
+  Result<void> post(std::byte* to, std::span<const std::byte> from) override;
+  Result<void> read(std::span<std::byte> to, const std::byte* from) override;
+  Result<void> wait(Deadline by) override;
+
+  Result<void> gather(const exchange::DeviceBucket& bucket,
+                      const exchange::GradientChange& change) override;
+  Result<void> squares(const exchange::DeviceBucket& bucket, const exchange::GradientChange& change,
+                       exchange::Squares* squares) override;
+  Result<void> update(const exchange::DeviceBucket& bucket, exchange::UpdateLoop loop,
+                      const exchange::GradientChange& change) override;
+  // `to` may be one of the first kSumSources arrays.
+  Result<void> sum(DataType type, std::span<const std::byte* const> from, std::byte* to,
+                   std::size_t count) override;
+  Result<void> widen(const exchange::DeviceBucket& bucket) override;
+  Result<std::unique_ptr<exchange::DeviceCodec>> make_codec(const plan::CodecSpec& spec,
+                                                            std::size_t most,
+                                                            const codec::Shape& shape) override;
+  Result<std::unique_ptr<exchange::DeviceLowRank>> make_low_rank(
+      const codec::PowerSgd::Options& options, bool feedback) override;
+
+ private:
+  // A ring of pinned memory. What post() has copied there lies in place until the GPU has read it.
+  struct Ring {
+    static constexpr std::size_t kParts = 4;
+    static constexpr std::size_t kPartBytes = std::size_t{256} << 10;
+    std::byte* memory = nullptr;
+    std::array<cudaEvent_t, kParts> read{};  // recorded when a part is full
+    std::size_t part = 0;
+    std::size_t used = 0;  // bytes of the part
+  };
+
+  explicit CudaDevice(int index) : index_(index) {}
+  Result<void> initialise();
+  Result<void> status() const;
+  Result<void> next_part();
+  template <typename Kernels>
+  Result<void> launch(std::string_view doing, const Kernels& kernels);
+
+  const int index_;
+  std::string name_;
+  std::string id_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t event_ = nullptr;
+  Ring ring_;
+  std::optional<Error> failed_;
+};
+
+}  // namespace tally::cuda
