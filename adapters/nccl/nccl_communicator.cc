@@ -1,0 +1,185 @@
+#include "adapters/nccl/nccl_communicator.h"
+
+#include <utility>
+
+#include "adapters/cuda/cuda_device.h"
+#include "adapters/nccl/nccl_operation.h"
+#include "base/errors.h"
+#include "collective/handle.h"
+#include "collective/request.h"
+#include "collective/shared_buffer.h"
+
+namespace tally::nccl {
+namespace {
+
+using collective::is_point;
+using cuda::CurrentGpu;
+
+// The other codes refuse one request, and leave the communicator as it was.
+bool ends_communicator(const Error& error) {
+  return error.code != ErrorCode::kInvalid && error.code != ErrorCode::kExhausted &&
+         error.code != ErrorCode::kClosed;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(Communicator& control, int device,
+                                                                 Deadline by) {
+  TALLY_TRY(auto group, NcclGroup::make(control, device, by));
+  std::unique_ptr<NcclCommunicator> made(new NcclCommunicator(std::move(group)));
+  TALLY_TRY(made->create_events());
+  NcclGroup& owned = *made->group_;
+  owned.carry_out([&owned, done = made->done_](const Request& request)
+                      -> Result<std::unique_ptr<collective::ExternalOperation>> {
+    TALLY_TRY(check_memory(request, owned));
+    return std::unique_ptr<collective::ExternalOperation>(
+        std::make_unique<NcclOperation>(owned, request, done));
+  });
+  return made;
+}
+
+Result<void> NcclCommunicator::create_events() {
+  const CurrentGpu current(device_);
+  for (cudaEvent_t* const event : {&issued_, &done_})
+    TALLY_TRY(check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "creating an event"));
+  return check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "creating a stream");
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  group_.reset();  // ends the threads that use what follows
+  const CurrentGpu current(device_);
+  for (const cudaEvent_t event : {issued_, done_})
+    if (event != nullptr) (void)cudaEventDestroy(event);
+  if (copies_ != nullptr) (void)cudaStreamDestroy(copies_);
+}
+
+void NcclCommunicator::note(const Result<void>& outcome) {
+  if (outcome.has_value() || !ends_communicator(outcome.error())) return;
+  const MutexLock lock(mutex_);
+  if (!failure_) failure_ = outcome.error();
+}
+
+Result<void> NcclCommunicator::admit(const Request& request) {
+  {
+    const MutexLock lock(mutex_);
+    if (failure_) return *failure_;
+  }
+  return collective::check(request, rank(), size());
+}
+
+// Lets `stream` wait for the work that the followed stream has now.
+Result<void> NcclCommunicator::follow_work(cudaStream_t stream) {
+  const CurrentGpu current(device_);
+  TALLY_TRY(check(cudaEventRecord(issued_, followed_), "recording the work before an operation"));
+  return check(cudaStreamWaitEvent(stream, issued_, 0), "waiting for earlier work");
+}
+
+Result<void> NcclCommunicator::run(const Request& request) {
+  TALLY_TRY(admit(request));
+  if (is_point(request)) {
+    TALLY_TRY(Handle handle, start_message(request));
+    return handle.wait();
+  }
+  TALLY_TRY(follow_work(group_->stream()));
+  Result<void> outcome = group_->watched().run(request);
+  note(outcome);
+  return outcome;
+}
+
+Handle NcclCommunicator::start(const Request& request) {
+  if (Result<void> admitted = admit(request); !admitted.has_value())
+    return ended_handle(std::move(admitted));
+  if (is_point(request)) {
+    Result<Handle> started = start_message(request);
+    return started.has_value() ? *started : ended_handle(started.error());
+  }
+  if (Result<void> followed = follow_work(group_->stream()); !followed.has_value())
+    return ended_handle(std::move(followed));
+  Handle handle = group_->watched().start(request);
+  handle.then([this](const Result<void>& outcome) { note(outcome); });
+  return handle;
+}
+
+Result<void> NcclCommunicator::copy(void* to, const void* from, std::size_t bytes,
+                                    cudaMemcpyKind kind) {
+  if (bytes == 0) return {};
+  const CurrentGpu current(device_);
+  TALLY_TRY(check(cudaMemcpyAsync(to, from, bytes, kind, copies_), "copying a message"));
+  return check(cudaStreamSynchronize(copies_), "copying a message");
+}
+
+// A send copies its data before it returns. A received message is copied to the GPU by the thread
+// that completes the receive.
+Result<Handle> NcclCommunicator::start_message(const Request& request) {
+  TALLY_TRY(check_memory(request, *group_));
+  TALLY_TRY(follow_work(copies_));
+  const std::size_t bytes = request.count * size_of(request.type);
+  // Shared with the callback of the operation, which ends last.
+  const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
+  const bool sends = request.operation == Operation::kSend;
+  Request message = request;
+  message.input = memory->data();
+  message.output = memory->data();
+  if (sends) TALLY_TRY(copy(memory->data(), request.input, bytes, cudaMemcpyDeviceToHost));
+  const auto state = std::make_shared<Handle::State>();
+  group_->host().start(message).then(
+      [this, memory, state, sends, to = request.output](const Result<void>& arrived) {
+        Result<void> outcome = arrived;
+        if (outcome.has_value() && !sends)
+          outcome = copy(to, memory->data(), memory->size(), cudaMemcpyHostToDevice);
+        note(outcome);
+        state->complete(std::move(outcome));
+      });
+  return Handle(state);
+}
+
+Result<SharedBuffer> NcclCommunicator::allocate(std::size_t bytes) {
+  const CurrentGpu current(device_);
+  void* data = nullptr;
+  if (const cudaError_t status = cudaMalloc(&data, bytes + 1); status != cudaSuccess) {
+    (void)cudaGetLastError();
+    return make_error(ErrorCode::kExhausted, "{} bytes of memory of GPU {}: {}", bytes, device_,
+                      cudaGetErrorString(status));
+  }
+  std::shared_ptr<const void> memory(data, [](void* allocated) { (void)cudaFree(allocated); });
+  TALLY_TRY(check(cudaMemsetAsync(data, 0, bytes, copies_), "clearing memory"));
+  TALLY_TRY(check(cudaStreamSynchronize(copies_), "clearing memory"));
+  return SharedBuffer::Owner::from_outside(std::move(memory), static_cast<std::byte*>(data), bytes);
+}
+
+// Ranks see no memory of each other.
+Result<std::vector<std::span<std::byte>>> NcclCommunicator::share(const SharedBuffer& buffer,
+                                                                  Deadline /*by*/) {
+  std::vector<std::span<std::byte>> views(static_cast<std::size_t>(size()));
+  views[static_cast<std::size_t>(rank())] = buffer.bytes();
+  return views;
+}
+
+Result<std::unique_ptr<Communicator>> NcclCommunicator::split(int colour, int key, Deadline by) {
+  TALLY_TRY(auto control, group_->host().split(colour, key, by));
+  if (control == nullptr) return std::unique_ptr<Communicator>();
+  TALLY_TRY(auto made, make(*control, device_, by));
+  made->follow(followed_);
+  return std::unique_ptr<Communicator>(std::move(made));
+}
+
+void NcclCommunicator::close() {
+  group_->watched().close();
+  group_->host().close();
+}
+
+void NcclCommunicator::abort(const Error& why) {
+  group_->watched().abort(why);
+  group_->host().abort(why);
+}
+
+Traffic NcclCommunicator::traffic() const {
+  return {.operations =
+              group_->watched().traffic().operations + group_->host().traffic().operations};
+}
+
+std::string NcclCommunicator::recent_operations() const {
+  return group_->watched().recent_operations() + "messages: " + group_->host().recent_operations();
+}
+
+}  // namespace tally::nccl
