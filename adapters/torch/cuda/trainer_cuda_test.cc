@@ -1,5 +1,16 @@
-// The trainer on a GPU: gradients are staged through host memory. Built only if libtorch has CUDA.
+// The trainer on a GPU. Built only if libtorch has CUDA.
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "adapters/torch/tensors.h"
 #include "adapters/torch/test_nets.h"
+#include "soon.h"
+#include "tally/checkpoint.h"
 
 namespace tally::adapter {
 namespace {
@@ -102,6 +113,218 @@ TEST(TrainerOnGpu, SyncBatchNormEqualsBatchNorm) {
     theirs(all).square().mul(whole).sum().backward();
     EXPECT_TRUE(at::allclose(own.grad(), all.grad(), 1e-3, 1e-4));
   });
+}
+
+// Which way gradients take on the GPU, as far as this build and one GPU allow.
+TEST(TrainerOnGpu, EveryWayToSumTrainsToTheSameModel) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const OptimizerSpec spec = *parse_optimizer("adamw:rate=0.005");
+  const auto expected = train(3, false, spec, {});
+  for (const DeviceSums sums : {DeviceSums::kAuto, DeviceSums::kShared, DeviceSums::kHost})
+    expect_near(expected, train(3, true, spec, {.device_sums = sums}), 1e-4,
+                "sums " + std::to_string(static_cast<int>(sums)));
+}
+
+// Plans that keep the gradients on the GPU, and plans that take them to the host. Rounding of a
+// codec may turn a difference of one bit into one of its steps.
+TEST(TrainerOnGpu, PlansTrainToWhatTheyDoOnTheCpu) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const OptimizerSpec spec = *parse_optimizer("momentum:rate=0.05");
+  for (const char* const plan : {"update=bsp", "codec=bf16", "codec=fp16", "codec=int8",
+                                 "codec=int8+zstd", "update=subset:1"}) {
+    const TrainerOptions options{.plan = plan};
+    expect_near(train(2, false, spec, options), train(2, true, spec, options), 1e-2, plan);
+  }
+}
+
+TEST(TrainerOnGpu, RanksOfAHostTakeItsGpusInTurn) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  const auto gpus = static_cast<int>(torch::cuda::device_count());
+  run_threads(3, [gpus](Job& job) {
+    const at::Device device = device_of(job);
+    EXPECT_TRUE(device.is_cuda());
+    EXPECT_EQ(device.index(), job.local_rank() % gpus);
+  });
+}
+
+TEST(TrainerOnGpu, ParametersStayOnTheGpuAtOneAddress) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(1, [](Job& job) {
+    SmallNet net = own_net(1);
+    net->to(at::kCUDA);
+    Trainer trainer(job, *net, sgd());
+    std::vector<void*> before;
+    for (const at::Tensor& parameter : net->parameters()) {
+      EXPECT_TRUE(parameter.is_cuda());
+      before.push_back(parameter.data_ptr());
+    }
+    const TestBatch batch = on_gpu(test_batch(1, 16));
+    for (int step = 0; step < 3; ++step) trainer.step(16, [&] { return loss_of(net, batch); });
+    std::vector<void*> after;
+    for (const at::Tensor& parameter : net->parameters()) after.push_back(parameter.data_ptr());
+    EXPECT_EQ(before, after);
+  });
+}
+
+TEST(TrainerOnGpu, ARestoredTrainerGoesOnWithTheSameBits) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("tally_trainer_gpu_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  const auto steps = [](Trainer& trainer, SmallNet& net, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      const TestBatch batch = on_gpu(test_batch(step, 32));
+      trainer.step(32, [&] { return loss_of(net, batch); });
+    }
+  };
+  run_threads(1, [&](Job& job) {
+    SmallNet net = own_net(1);
+    net->to(at::kCUDA);
+    Trainer trainer(job, *net, adamw({.rate = 0.01}));
+    steps(trainer, net, 0, 4);
+    auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = folder}));
+    or_throw(writer->save(trainer.checkpoint()));
+    or_throw(writer->wait(soon()));
+    steps(trainer, net, 4, 8);
+    SmallNet again = own_net(2);
+    again->to(at::kCUDA);
+    Trainer restored(job, *again, adamw({.rate = 0.01}));
+    const auto latest = or_throw(checkpoint::find_latest(folder));
+    restored.restore(*or_throw(checkpoint::Reader::open(latest)));
+    steps(restored, again, 4, 8);
+    expect_same_bits(copies_of(*net), copies_of(*again), "restored");
+  });
+  std::filesystem::remove_all(folder);
+}
+
+// A module for graphs: buffers that change in the forward pass, and random numbers.
+struct GraphNetImpl : torch::nn::Module {
+  explicit GraphNetImpl(double drop = 0) : drop(drop) {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("last", last);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    return last(at::dropout(at::relu(norm(first(x))), drop, is_training()));
+  }
+  torch::nn::Linear first{10, 64};
+  torch::nn::BatchNorm1d norm{64};
+  torch::nn::Linear last{64, 3};
+  double drop;
+};
+TORCH_MODULE(GraphNet);
+
+struct GraphRun {
+  std::vector<at::Tensor> values;  // parameters, then buffers
+  std::vector<double> losses;
+  std::vector<std::string> events;
+  int calls = 0;  // of the closure
+};
+
+GraphRun train_graph(const TrainerOptions& wanted, double drop, int steps, int odd_step = -1) {
+  GraphRun run;
+  run_threads(1, [&](Job& job) {
+    torch::manual_seed(3);
+    GraphNet net(drop);
+    net->to(at::kCUDA);
+    TrainerOptions options = wanted;
+    options.on_event = [&run](const std::string& event) { run.events.push_back(event); };
+    Trainer trainer(job, *net, sgd({.rate = 0.05, .momentum = 0.9}), options);
+    TestBatch fixed = on_gpu(test_batch(0, 24));
+    for (int step = 0; step < steps; ++step) {
+      const std::int64_t samples = step == odd_step ? 7 : 24;
+      const TestBatch batch = on_gpu(test_batch(step, samples));
+      if (samples == 24) {
+        fixed.x.copy_(batch.x);
+        fixed.y.copy_(batch.y);
+      }
+      const TestBatch& used = samples == 24 ? fixed : batch;
+      const StepOutcome outcome = trainer.step(static_cast<std::uint64_t>(samples), [&] {
+        ++run.calls;
+        return torch::cross_entropy_loss(net->forward(used.x), used.y);
+      });
+      run.losses.push_back(outcome.loss);
+    }
+    run.values = copies_of(*net);
+    for (const at::Tensor& buffer : net->buffers())
+      run.values.push_back(buffer.to(at::kFloat).clone());
+  });
+  return run;
+}
+
+// Buffers and batches of another size included.
+TEST(TrainerGraphs, AReplayedStepIsTheStep) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const GraphRun expected = train_graph({}, 0, 20, 11);
+  const GraphRun run = train_graph({.graphs = true}, 0, 20, 11);
+  expect_near(expected.values, run.values, 1e-4, "graph");
+  ASSERT_EQ(expected.losses.size(), run.losses.size());
+  for (std::size_t i = 0; i < run.losses.size(); ++i)
+    EXPECT_NEAR(expected.losses[i], run.losses[i], 1e-4) << "step " << i;
+  EXPECT_TRUE(run.events.empty()) << run.events.front();
+  EXPECT_EQ(expected.calls, 20);
+  EXPECT_EQ(run.calls, 5);  // three to warm up, one to capture, one with another size
+}
+
+TEST(TrainerGraphs, EveryReplayDrawsOtherRandomNumbers) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(1, [](Job& job) {
+    torch::manual_seed(3);
+    GraphNet net(0.5);
+    net->to(at::kCUDA);
+    Trainer trainer(job, *net, sgd({.rate = 0}), {.graphs = true});
+    const TestBatch batch = on_gpu(test_batch(0, 24));
+    std::set<double> losses;
+    for (int step = 0; step < 12; ++step)
+      losses.insert(
+          trainer
+              .step(24, [&] { return torch::cross_entropy_loss(net->forward(batch.x), batch.y); })
+              .loss);
+    EXPECT_EQ(losses.size(), 12U);
+  });
+}
+
+TEST(TrainerGraphs, AStepThatCannotBeCapturedRunsAsUsual) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(1, [](Job& job) {
+    std::vector<std::string> events;
+    SmallNet net = own_net(1);
+    SmallNet plain = own_net(1);
+    net->to(at::kCUDA);
+    plain->to(at::kCUDA);
+    TrainerOptions options{.graphs = true};
+    options.on_event = [&events](const std::string& event) { events.push_back(event); };
+    Trainer trainer(job, *net, sgd({.rate = 0.05}), options);
+    Trainer reference(job, *plain, sgd({.rate = 0.05}));
+    for (int step = 0; step < 8; ++step) {
+      const TestBatch batch = on_gpu(test_batch(step, 24));
+      trainer.step(24, [&] {
+        const at::Tensor loss = loss_of(net, batch);
+        EXPECT_TRUE(std::isfinite(loss.item<double>()));  // waits for the GPU
+        return loss;
+      });
+      reference.step(24, [&] { return loss_of(plain, batch); });
+    }
+    ASSERT_EQ(events.size(), 1U);
+    EXPECT_NE(events[0].find("steps run without graphs: "), std::string::npos) << events[0];
+    expect_near(copies_of(*net), copies_of(*plain), 1e-5, "without graphs");
+  });
+}
+
+TEST(TrainerGraphs, PlansAndOptionsThatCannotBeCapturedAreNamed) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  const auto reason = [](TrainerOptions options) {
+    options.graphs = true;
+    const GraphRun run = train_graph(options, 0, 6);
+    return run.events.size() == 1 ? run.events[0] : fmt::format("{} events", run.events.size());
+  };
+  EXPECT_NE(reason({.plan = "update=subset:1"}).find("gradients leave the GPU"), std::string::npos);
+  EXPECT_NE(reason({.accumulate = 2}).find("accumulate"), std::string::npos);
+  EXPECT_NE(reason({.loss_scale = LossScale{}}).find("loss scaling"), std::string::npos);
+  EXPECT_NE(reason({.delay = "constant:1ms"}).find("delays"), std::string::npos);
 }
 
 }  // namespace

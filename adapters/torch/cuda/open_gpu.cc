@@ -1,0 +1,203 @@
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "adapters/cuda/cuda_device.h"
+#include "adapters/cuda/ipc_sum.h"
+#include "adapters/torch/device_way.h"
+#include "adapters/torch/gpu.h"
+#include "adapters/torch/tensors.h"
+#include "exchange/device/tiered_sum.h"
+#ifdef TALLY_WITH_NCCL
+#include "adapters/nccl/nccl_sum.h"
+#endif
+
+namespace tally::adapter {
+namespace {
+
+class CudaStepGraph final : public StepGraph {
+ public:
+  explicit CudaStepGraph(c10::DeviceIndex index)
+      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)) {}
+
+  std::shared_ptr<void> enter() override {
+    const c10::cuda::CUDAStream outer = c10::cuda::getCurrentCUDAStream(stream_.device_index());
+    hand_over(outer, stream_);
+    c10::cuda::setCurrentCUDAStream(stream_);
+    return {nullptr, [this, outer](void*) {
+              c10::cuda::setCurrentCUDAStream(outer);
+              hand_over(stream_, outer);
+            }};
+  }
+
+  // Other threads may go on to copy batches meanwhile: the mode is that of this thread.
+  void capture(const std::function<void()>& work) override {
+    graph_ = std::make_unique<at::cuda::CUDAGraph>();
+    graph_->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      // Ends the recording, so that the stream can be used again.
+      try {
+        graph_->capture_end();
+      } catch (const c10::Error&) {
+      }
+      graph_.reset();
+      (void)cudaGetLastError();
+      throw;
+    }
+    graph_->capture_end();
+  }
+
+  void replay() override { graph_->replay(); }
+
+ private:
+  static void hand_over(const c10::cuda::CUDAStream& from, const c10::cuda::CUDAStream& to) {
+    at::cuda::CUDAEvent event;
+    event.record(from);
+    event.block(to);
+  }
+
+  const c10::cuda::CUDAStream stream_;
+  std::unique_ptr<at::cuda::CUDAGraph> graph_;
+};
+
+#ifdef TALLY_WITH_NCCL
+constexpr bool kHasNccl = true;
+#else
+constexpr bool kHasNccl = false;
+#endif
+
+// The GPUs of all ranks, with the running systems that they belong to.
+Result<DevicePlaces> places_of_all(Communicator& world, exchange::Device& device, Deadline by) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  using Place = std::array<char, 128>;
+  Place own{};
+  const std::string text = boot + " " + device.id();
+  std::memcpy(own.data(), text.data(), std::min(text.size(), own.size() - 1));
+  std::vector<Place> all(static_cast<std::size_t>(world.size()));
+  TALLY_TRY(world.run({.operation = Operation::kAllgather,
+                       .input = own.data(),
+                       .output = all.data(),
+                       .count = own.size(),
+                       .type = DataType::kUInt8,
+                       .by = by}));
+  DevicePlaces places{.has_nccl = kHasNccl};
+  for (const Place& place : all)
+    places.gpus.emplace_back(place.data(), strnlen(place.data(), place.size()));
+  return places;
+}
+
+exchange::MakeDeviceSum shared_sums(const std::shared_ptr<cuda::CudaDevice>& device) {
+  return [device](Communicator& world, exchange::Device& /*device*/,
+                  const std::vector<exchange::DeviceSum::Array>& arrays,
+                  Deadline by) { return cuda::ipc_sum(world, *device, arrays, by); };
+}
+
+exchange::MakeDeviceSum nccl_sums(
+    [[maybe_unused]] const std::shared_ptr<cuda::CudaDevice>& device) {
+#ifdef TALLY_WITH_NCCL
+  return [device](Communicator& world, exchange::Device& /*device*/,
+                  const std::vector<exchange::DeviceSum::Array>& arrays,
+                  Deadline by) { return nccl::nccl_sum(world, *device, arrays, by); };
+#else
+  return {};  // no way leads here
+#endif
+}
+
+exchange::MakeDeviceGather nccl_gathers(
+    [[maybe_unused]] const std::shared_ptr<cuda::CudaDevice>& device) {
+#ifdef TALLY_WITH_NCCL
+  return [device](Communicator& world, exchange::Device& /*device*/,
+                  const std::vector<std::size_t>& capacities,
+                  Deadline by) { return nccl::nccl_gather(world, *device, capacities, by); };
+#else
+  return {};
+#endif
+}
+
+class CudaGpu final : public Gpu {
+ public:
+  explicit CudaGpu(std::shared_ptr<cuda::CudaDevice> device, c10::DeviceIndex index)
+      : device_(std::move(device)), index_(index) {}
+
+  std::shared_ptr<exchange::Device> device() override { return device_; }
+  void follow_stream() override {
+    device_->use_stream(c10::cuda::getCurrentCUDAStream(index_).stream());
+  }
+  std::unique_ptr<StepGraph> make_graph() override {
+    return std::make_unique<CudaStepGraph>(index_);
+  }
+
+  exchange::MakeDeviceSum sums(DeviceSums wanted, Report on_event) override {
+    return [device = device_, wanted, on_event = std::move(on_event)](
+               Communicator& world, exchange::Device& /*device*/,
+               const std::vector<exchange::DeviceSum::Array>& arrays,
+               Deadline by) -> Result<std::unique_ptr<exchange::DeviceSum>> {
+      TALLY_TRY(const DevicePlaces places, places_of_all(world, *device, by));
+      TALLY_TRY(const DeviceWay way, way_of_sums(wanted, places));
+      report(on_event, world, why_slow(wanted, way, places));
+      switch (way) {
+        case DeviceWay::kHost:
+          return exchange::host_sum_maker()(world, *device, arrays, by);
+        case DeviceWay::kShared:
+          return cuda::ipc_sum(world, *device, arrays, by);
+        case DeviceWay::kNccl:
+          return nccl_sums(device)(world, *device, arrays, by);
+        case DeviceWay::kTiered:
+          break;
+      }
+      return exchange::tiered_sum(world, *device, arrays,
+                                  {.group = gpu_group(places, world.rank()),
+                                   .inside = shared_sums(device),
+                                   .across = nccl_sums(device)},
+                                  by);
+    };
+  }
+
+  exchange::MakeDeviceGather gathers(DeviceSums wanted, Report on_event) override {
+    return [device = device_, wanted, on_event = std::move(on_event)](
+               Communicator& world, exchange::Device& /*device*/,
+               const std::vector<std::size_t>& capacities,
+               Deadline by) -> Result<std::unique_ptr<exchange::DeviceGather>> {
+      TALLY_TRY(const DevicePlaces places, places_of_all(world, *device, by));
+      TALLY_TRY(const DeviceWay way, way_of_gathers(wanted, places));
+      report(on_event, world, why_slow(wanted, way, places));
+      if (way == DeviceWay::kShared) return cuda::ipc_gather(world, *device, capacities, by);
+      if (way == DeviceWay::kNccl) return nccl_gathers(device)(world, *device, capacities, by);
+      return exchange::host_gather_maker()(world, *device, capacities, by);
+    };
+  }
+
+ private:
+  static void report(const Report& on_event, Communicator& world, const std::string& sentence) {
+    if (!sentence.empty() && world.rank() == 0 && on_event) on_event(sentence);
+  }
+
+  const std::shared_ptr<cuda::CudaDevice> device_;
+  const c10::DeviceIndex index_;
+};
+
+}  // namespace
+
+std::unique_ptr<Gpu> open_gpu(const at::Device& device) {
+  if (!device.is_cuda()) return nullptr;
+  const c10::DeviceIndex index = device.has_index() ? device.index() : c10::cuda::current_device();
+  auto opened = cuda::CudaDevice::open(index);
+  if (!opened) throw Failure(opened.error());
+  return std::make_unique<CudaGpu>(std::shared_ptr<cuda::CudaDevice>(std::move(*opened)), index);
+}
+
+}  // namespace tally::adapter
