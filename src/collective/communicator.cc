@@ -172,7 +172,14 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
   TALLY_TRY(const Algorithm algorithm, algorithm_of(request));
   std::unique_ptr<ExternalOperation> external;
   if (is_external(request)) {
-    TALLY_TRY(external, make_external_(request));
+    auto made = make_external_(request);
+    if (!made.has_value()) {
+      // The other ranks would wait for this one.
+      MutexLock lock(context_->router->mutex);
+      if (made.error().code != ErrorCode::kInvalid) engine_->fail(made.error());
+      return made.error();
+    }
+    external = std::move(*made);
   }
   const wire::Signature signature = signature_of(request, algorithm);
   const std::uint32_t sequence = is_point(request) ? request.tag : sequence_++;

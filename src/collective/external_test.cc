@@ -197,6 +197,25 @@ TEST_P(External, AnErrorOfTheEngineEndsTheOperationOnAllRanks) {
       });
 }
 
+// Without a word the other ranks would wait for it until their deadline, of which they have none.
+TEST_P(External, AnEngineThatCannotBeginEndsTheOperationOnAllRanks) {
+  run(
+      3,
+      [](Communicator& inner) -> MakeExternal {
+        if (inner.rank() != 1) return engine_over(inner);
+        return [](const Request&) -> Result<std::unique_ptr<ExternalOperation>> {
+          return system_failure("no more channels");
+        };
+      },
+      [](Communicator& world) {
+        std::vector<float> data(100);
+        const auto outcome =
+            world.allreduce(std::span(data), ReduceOp::kSum, {.by = Deadline::never()});
+        EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
+        EXPECT_EQ(outcome.error().message, "no more channels");
+      });
+}
+
 TEST_P(External, WhatTheEngineRefusesLeavesTheCommunicatorUsable) {
   run(
       2,
