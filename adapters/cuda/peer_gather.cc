@@ -63,6 +63,7 @@ class PeerGather final : public DeviceGather {
     const Array& array = arrays_[index];
     return {memory_->of(rank) + array.places[1 - array.next], sizes_[index][r]};
   }
+  void abort(const Error& why) override { world_.abort(why); }
   std::size_t bytes() const override { return memory_->bytes(); }
 
  private:

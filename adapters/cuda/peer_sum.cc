@@ -62,6 +62,7 @@ class PeerSum final : public DeviceSum {
     if (!done) ended_ = done.error();
     return done;
   }
+  void abort(const Error& why) override { world_.abort(why); }
   std::size_t bytes() const override { return memory_->bytes(); }
 
  private:

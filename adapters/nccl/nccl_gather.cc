@@ -78,6 +78,8 @@ class NcclGather final : public exchange::DeviceGather {
     return {gathered(array) + r * array.stride, static_cast<std::size_t>(array.sizes[r])};
   }
 
+  void abort(const Error& why) override { queue_->abort(why); }
+
   std::size_t bytes() const override {
     std::size_t bytes = 0;
     for (const Array& array : arrays_) bytes += array.memory.bytes;

@@ -118,4 +118,12 @@ Result<void> NcclQueue::finish(const Request& all) {
   return {};
 }
 
+void NcclQueue::abort(const Error& why) {
+  if (failure_) return;
+  failure_ = why;
+  order_->remove(*this);
+  group_->watched().abort(why);
+  group_->abort();
+}
+
 }  // namespace tally::nccl

@@ -40,6 +40,8 @@ class NcclQueue final {
   // ranks and for errors: an all-reduce of that many elements, say. After an error the queue is over,
   // and every later call returns the error.
   Result<void> finish(const Request& all);
+  // Ends the queue on all ranks: those that wait in finish() return this error.
+  void abort(const Error& why);
 
   // For NcclOrder. Gives NCCL the next piece; true when NCCL has done its part. False: later.
   Result<bool> issue_next();

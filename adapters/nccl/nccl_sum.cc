@@ -50,6 +50,8 @@ class NcclSum final : public exchange::DeviceSum {
                            .by = by});
   }
 
+  void abort(const Error& why) override { queue_->abort(why); }
+
   std::size_t bytes() const override {
     std::size_t bytes = 0;
     for (const DeviceMemory& memory : memory_) bytes += memory.bytes;

@@ -31,6 +31,9 @@ class DeviceEncoding final : public EncodedBuckets {
   // kCorrupt if a rank has sent bytes that are no encoding.
   Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) override;
   void end_step() override {}
+  void abort(const Error& why) override {
+    if (gather_) gather_->abort(why);
+  }
   Result<HostState> read(const Sender& self) const override;
   Result<void> write(const HostState& state) override;
   Result<void> spread_shared(Communicator& world, Rank root, Deadline by) override;

@@ -183,6 +183,7 @@ class DamagingGather final : public DeviceGather {
   std::span<const std::byte> of(Rank rank, std::size_t index) const override {
     return inner_->of(rank, index);
   }
+  void abort(const Error& why) override { inner_->abort(why); }
   std::size_t bytes() const override { return inner_->bytes(); }
 
  private:

@@ -96,31 +96,39 @@ Deadline DeviceExchange::after(Duration timeout) const {
 }
 
 // The other ranks do not see an error of this rank's device: without the abort they would wait for
-// its sums.
+// its sums. To them it is the loss of this rank.
 void DeviceExchange::fail(const Error& error) {
   if (failure_ || is_verdict_of_all(error.code)) return;
   failure_ = error;
   if (replicas_->size() == 1) return;
   Error told = error;
-  if (told.peer == kNoRank) told.peer = replicas_->rank();
+  const bool is_own = error.code == ErrorCode::kSystem || error.code == ErrorCode::kExhausted;
+  if (is_own && told.peer == kNoRank) {
+    const Rank own = replicas_->rank();
+    told = make_error(ErrorCode::kPeerLost, own, "rank {}: {}", own, error.message);
+  }
+  if (sum_) sum_->abort(told);
+  if (encoding_) encoding_->abort(told);
+  if (new_values_) new_values_->abort(told);
   replicas_->abort(told);
 }
 
 // Makes the model, and the tables of a step.
 Result<void> DeviceExchange::use_order(std::vector<std::size_t> order) {
-  order_ = std::move(order);
-  encoding_.reset();
-  model_.reset();
   Device& device = *options_.device;
   const std::size_t bytes = options_.update.bucket_bytes;
   Share share;
   if (options_.shards_state) share = {.parts = replicas_->size(), .index = replicas_->rank()};
-  TALLY_TRY(model_,
+  // The parameters are views of the model in use, which therefore stays until there is another one.
+  TALLY_TRY(auto model,
             DeviceModel::make(device, {.parameters = parameters(),
                                        .optimizers = options_.update.optimizers,
-                                       .order = order_,
+                                       .order = order,
                                        .bucket_bytes = bytes != 0 ? bytes : kDefaultBucketBytes,
                                        .share = share}));
+  encoding_.reset();
+  model_ = std::move(model);
+  order_ = std::move(order);
   first_piece_.clear();
   std::size_t pieces = 0;
   for (const BucketLayout& bucket : model_->layout().buckets) {

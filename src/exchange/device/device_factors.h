@@ -24,6 +24,9 @@ class DeviceFactors final : public EncodedBuckets {
   Result<void> start(std::size_t bucket, const Step& step, double samples) override;
   Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) override;
   void end_step() override;
+  void abort(const Error& why) override {
+    if (sums_) sums_->abort(why);
+  }
   Result<HostState> read(const Sender& self) const override;
   Result<void> write(const HostState& state) override;
   Result<void> spread_shared(Communicator& world, Rank root, Deadline by) override;

@@ -29,6 +29,8 @@ class DeviceGather {
   // The bytes of a rank on this rank's device, aligned to 256 bytes: from finish() until the array
   // is started again. Sizes come from peers and are at most the capacity.
   virtual std::span<const std::byte> of(Rank rank, std::size_t index) const = 0;
+  // Ends the object on all ranks: those that wait in finish() return this error.
+  virtual void abort(const Error& why) = 0;
   // Memory of the device that the object has allocated.
   virtual std::size_t bytes() const = 0;
 };

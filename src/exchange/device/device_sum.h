@@ -31,6 +31,8 @@ class DeviceSum {
   // Returns when all started sums are complete on this rank's device. kPeerLost if a rank is lost,
   // kTimeout after the deadline, which ends the object: every later call returns the error.
   virtual Result<void> finish(Deadline by) = 0;
+  // Ends the object on all ranks: those that wait in finish() return this error.
+  virtual void abort(const Error& why) = 0;
   // Memory of the device that the object has allocated.
   virtual std::size_t bytes() const = 0;
 };

@@ -56,6 +56,8 @@ class EncodedBuckets {
   virtual Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) = 0;
   // Ends a step, also one that has failed.
   virtual void end_step() = 0;
+  // Ends the object on all ranks: those that wait in finish() return this error.
+  virtual void abort(const Error& why) = 0;
 
   // The codec state of this rank, in ordinary memory.
   struct HostState {

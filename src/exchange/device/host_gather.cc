@@ -53,6 +53,7 @@ class HostGather final : public DeviceGather {
     const auto r = static_cast<std::size_t>(rank);
     return {slot(index, r), sizes_[index][r]};
   }
+  void abort(const Error& why) override { world_.abort(why); }
   std::size_t bytes() const override {
     std::size_t bytes = 0;
     for (const DeviceMemory& memory : memory_) bytes += memory.bytes;

@@ -40,6 +40,7 @@ class HostSum final : public DeviceSum {
     }
     return {};
   }
+  void abort(const Error& why) override { world_.abort(why); }
   std::size_t bytes() const override {
     std::size_t bytes = 0;
     for (const DeviceMemory& memory : memory_) bytes += memory.bytes;

@@ -24,6 +24,13 @@ namespace {
 // would name the ranks that wait for it.
 constexpr Duration kHeadStart = std::chrono::milliseconds(500);
 
+// The error with the rank of the part for that of the world; none if the rank is not in the part.
+Error of_part(Error error, const std::vector<Rank>& members) {
+  const auto found = std::find(members.begin(), members.end(), error.peer);
+  error.peer = found == members.end() ? kNoRank : static_cast<Rank>(found - members.begin());
+  return error;
+}
+
 class TieredSum final : public DeviceSum {
  public:
   TieredSum(Device& device, std::vector<Array> arrays)
@@ -50,6 +57,13 @@ class TieredSum final : public DeviceSum {
     started_.clear();
     if (!outcome.has_value()) all_->abort(outcome.error());
     return outcome;
+  }
+  // A rank waits among all ranks, or in a sum of its group or of the leaders.
+  void abort(const Error& why) override {
+    if (inside_) inside_->abort(of_part(why, inside_members_));
+    if (back_) back_->abort(of_part(why, inside_members_));
+    if (across_) across_->abort(of_part(why, across_members_));
+    all_->abort(why);
   }
   std::size_t bytes() const override {
     std::size_t bytes = zeros32_.bytes + zeros64_.bytes;

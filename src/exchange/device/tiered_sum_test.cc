@@ -158,6 +158,7 @@ class FailingSum final : public DeviceSum {
   Result<void> finish(Deadline /*by*/) override {
     return make_error(ErrorCode::kSystem, 1, "Xid 79");
   }
+  void abort(const Error& why) override { sum_->abort(why); }
   std::size_t bytes() const override { return sum_->bytes(); }
 
  private:
@@ -182,6 +183,24 @@ TEST(TieredSum, AFailureInOneGroupEndsTheSumOnAllRanksWithItsRankInTheWorld) {
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().message, "Xid 79");
     EXPECT_EQ(outcome.error().peer, 3);
+    EXPECT_TRUE(job.world().barrier({.by = soon()}).has_value());
+  });
+}
+
+TEST(TieredSum, AnAbortReachesRanksThatWaitInBothGroups) {
+  run_ranks(Network::kInProcess, 4, [](Job& job) {
+    const auto device = host_device();
+    auto made = tiered_sum(job.world(), *device, kArrays, tiers_of(job.rank() / 2), soon());
+    ASSERT_TRUE(made.has_value()) << to_string(made.error());
+    if (job.rank() == 3) {
+      (*made)->abort(make_error(ErrorCode::kPeerLost, 3, "rank 3: Xid 79"));
+    } else {
+      ASSERT_TRUE((*made)->start(1).has_value());
+      const auto outcome = (*made)->finish(Deadline::never());
+      ASSERT_FALSE(outcome.has_value());
+      EXPECT_EQ(outcome.error().code, ErrorCode::kPeerLost);
+      EXPECT_EQ(outcome.error().message, "rank 3: Xid 79");
+    }
     EXPECT_TRUE(job.world().barrier({.by = soon()}).has_value());
   });
 }
