@@ -134,7 +134,14 @@ BoundExchange::~BoundExchange() {
   follow_values();
   for (Bound& bound : bound_) {
     bound.parameter.mutable_grad() = at::Tensor();
-    if (bound.is_view) bound.parameter.set_data(bound.parameter.detach().clone());
+    if (!bound.is_view) continue;
+    try {
+      bound.parameter.set_data(bound.parameter.detach().clone());
+    } catch (const c10::Error&) {
+      // A GPU that has failed copies nothing. Its parameters are lost, and a destructor must not
+      // throw.
+      bound.parameter.set_data(at::Tensor());
+    }
   }
 }
 
@@ -209,7 +216,11 @@ void BoundExchange::arrived(std::size_t p) {
   if (announced_) return tell(p);
   if (std::find(arrivals_.begin(), arrivals_.end(), p) == arrivals_.end()) arrivals_.push_back(p);
   // On other devices the sum of an accumulation stays there until it is complete.
-  if (bound.parameter.device().is_cpu() && (!can_stay(bound) || is_shared(p))) collect(p);
+  if (!bound.parameter.device().is_cpu()) {
+    if (is_shared(p)) bound.parameter.mutable_grad() = bound.parameter.grad().clone();
+    return;
+  }
+  if (!can_stay(bound) || is_shared(p)) collect(p);
 }
 
 // Whether another parameter has its gradient in the same memory, as in backward of a sum. The next
@@ -235,6 +246,7 @@ void BoundExchange::tell(std::size_t p) {
   Bound& bound = bound_[p];
   if (!bound.parameter.grad().defined()) return;
   if (!begun_) begin();
+  prepare();  // the hook of a parameter may run on another stream
   const bool stays = can_stay(bound);
   // The slot stays in use until the update ends, also if the caller clears the gradient.
   if (stays && slots_) bound.gradient = bound.parameter.grad();
@@ -331,14 +343,14 @@ void BoundExchange::release_gradients() {
   for (Bound& bound : bound_) {
     if (are_together(bound.parameter.grad(), bound.gradient))
       bound.parameter.mutable_grad() = at::Tensor();
-    if (slots_) bound.gradient = at::Tensor();
+    if (slots_ || on_device_) bound.gradient = at::Tensor();
   }
 }
 
 void BoundExchange::forget_gradients() {
   for (Bound& bound : bound_) {
     bound.parameter.mutable_grad() = at::Tensor();
-    if (slots_) bound.gradient = at::Tensor();
+    if (slots_ || on_device_) bound.gradient = at::Tensor();
   }
 }
 
@@ -400,8 +412,10 @@ void BoundExchange::save(const exchange::TrainedModel& model, checkpoint::Conten
 void BoundExchange::restore(const exchange::TrainedModel& model, const checkpoint::Reader& reader,
                             const exchange::SavedCourse& course) {
   prepare();
-  or_throw(exchange::restore_states(model, exchange_->checkpoint(), reader, course));
+  const auto restored = exchange::restore_states(model, exchange_->checkpoint(), reader, course);
+  // Also after an error the values may have other memory.
   end_update();
+  or_throw(restored);
 }
 
 }  // namespace tally::adapter

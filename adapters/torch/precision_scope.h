@@ -5,6 +5,12 @@
 
 namespace tally::adapter {
 
+// The autocast of a kind of devices, in this thread.
+struct Autocast {
+  bool enabled = false;
+  at::ScalarType type = at::kFloat;
+};
+
 // While an object exists, forward passes compute in `precision` (bfloat16, float16) where
 // libtorch's autocast does; parameters keep their type. No effect for float32.
 class PrecisionScope final {
@@ -17,6 +23,7 @@ class PrecisionScope final {
  private:
   const at::ScalarType type_;
   const bool cuda_;
+  Autocast before_;
 };
 
 }  // namespace tally::adapter

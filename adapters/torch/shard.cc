@@ -13,6 +13,10 @@ struct Shard::State {
   at::Tensor y;
   std::uint64_t epochs = 0;
   std::shared_ptr<data::ShardCourse> course;
+  // For a trainer with graphs: the largest batches are all in these tensors. Undefined otherwise.
+  bool is_fixed = false;
+  at::Tensor fixed_x;
+  at::Tensor fixed_y;
 
   bool is_done() const {
     const data::Order& order = course->order;
@@ -54,6 +58,7 @@ Shard Trainer::Impl::shard(at::Tensor x, at::Tensor y, const ShardOptions& optio
                              fmt::format("epochs {}", options.epochs)}},
                            Deadline::after(std::chrono::minutes(5))));
   adapter::or_throw(shards_.add(made.course()));
+  made.state_->is_fixed = options_.graphs;
   return made;
 }
 
@@ -85,8 +90,22 @@ void Shard::Iterator::load() {
   batch_.ends_epoch = order.at_epoch_end();
   std::vector<std::int64_t> rows(indices.begin(), indices.end());
   const at::Tensor picked = at::tensor(rows, at::kLong);
-  batch_.x = state_->x.index_select(0, picked.to(state_->x.device()));
-  batch_.y = state_->y.index_select(0, picked.to(state_->y.device()));
+  const at::Tensor rows_x = picked.to(state_->x.device());
+  const at::Tensor rows_y = picked.to(state_->y.device());
+  if (!state_->is_fixed || rows.size() != order.largest_batch()) {
+    batch_.x = state_->x.index_select(0, rows_x);
+    batch_.y = state_->y.index_select(0, rows_y);
+    return;
+  }
+  if (!state_->fixed_x.defined()) {
+    state_->fixed_x = state_->x.index_select(0, rows_x);
+    state_->fixed_y = state_->y.index_select(0, rows_y);
+  } else {
+    at::index_select_out(state_->fixed_x, state_->x, 0, rows_x);
+    at::index_select_out(state_->fixed_y, state_->y, 0, rows_y);
+  }
+  batch_.x = state_->fixed_x;
+  batch_.y = state_->fixed_y;
 }
 
 }  // namespace tally

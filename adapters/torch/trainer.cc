@@ -165,6 +165,8 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
       tensors_.trained.empty() ? at::Device(at::kCPU) : tensors_.trained.front().tensor.device();
   gpu_ = adapter::open_gpu(device);
   if (gpu_) gpu_->follow_stream();
+  if (!gpu_ && !device.is_cpu() && job_.rank() == 0 && options_.on_event)
+    options_.on_event("gradients go through host memory: Tally was built without nvcc");
   bound_ = std::make_unique<adapter::BoundExchange>(
       make_exchange(), tensors_.trained,
       gpu_ ? std::function<void()>([gpu = gpu_.get()] { gpu->follow_stream(); }) : nullptr);
@@ -299,7 +301,7 @@ std::string Trainer::Impl::why_not_captured() const {
   if (!gpu_) return "the module is not on a GPU for which this build has kernels";
   if (!exchange().on_device())
     return "gradients leave the GPU with plan " + plan::to_string(plan_) +
-           "; home=group update=bsp codec=none keeps them there";
+           "; home=group update=bsp keeps them there, with most codecs";
   if (options_.accumulate > 1) return "accumulate adds to gradients, and a graph replaces them";
   if (options_.loss_scale) return "loss scaling changes the loss of a captured step";
   if (!disturbance_.is_none()) return "artificial delays need steps that run one by one";

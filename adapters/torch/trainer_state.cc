@@ -54,6 +54,9 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
     scaler_.scale = *saved.loss_scale;
     scaler_.good = saved.good_updates;
   }
+  // A graph has the addresses of the values, which may change.
+  captured_loss_ = at::Tensor();
+  warmed_ = 0;
   bound_->restore(model_, reader, saved.course);
   for (const NamedTensor& named : tensors_.untrained) {
     const at::Tensor host = at::empty_like(named.tensor, at::kCPU).contiguous();

@@ -1,5 +1,7 @@
 #include <ATen/cuda/CUDAEvent.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -31,38 +33,60 @@ class CudaStepGraph final : public StepGraph {
   explicit CudaStepGraph(c10::DeviceIndex index)
       : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)) {}
 
+  // libtorch records the current stream of the current device.
   std::shared_ptr<void> enter() override {
-    const c10::cuda::CUDAStream outer = c10::cuda::getCurrentCUDAStream(stream_.device_index());
+    const auto on_device = std::make_shared<c10::cuda::CUDAGuard>(stream_.device_index());
+    const c10::cuda::CUDAStream outer = c10::cuda::getCurrentCUDAStream();
     hand_over(outer, stream_);
     c10::cuda::setCurrentCUDAStream(stream_);
-    return {nullptr, [this, outer](void*) {
+    return {nullptr, [this, outer, on_device](void*) {
               c10::cuda::setCurrentCUDAStream(outer);
-              hand_over(stream_, outer);
+              try {
+                hand_over(stream_, outer);
+              } catch (const c10::Error&) {
+                // The GPU has failed, and the next call that uses it says so.
+              }
             }};
   }
 
   // Other threads may go on to copy batches meanwhile: the mode is that of this thread.
   void capture(const std::function<void()>& work) override {
+    const c10::DeviceIndex index = stream_.device_index();
+    const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(index);
+    const at::Generator before = generator.clone();
     graph_ = std::make_unique<at::cuda::CUDAGraph>();
-    graph_->capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    graph_->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
       work();
+      graph_->capture_end();
     } catch (...) {
-      // Ends the recording, so that the stream can be used again.
-      try {
-        graph_->capture_end();
-      } catch (const c10::Error&) {
-      }
-      graph_.reset();
-      (void)cudaGetLastError();
+      give_up(pool);
+      generator.graphsafe_set_state(before);
       throw;
     }
-    graph_->capture_end();
   }
 
   void replay() override { graph_->replay(); }
 
  private:
+  // Ends a recording, so that the stream can be used again. A recording that the GPU has ended does
+  // not come to the point where libtorch takes its memory pool out of use.
+  void give_up(const c10::MempoolId_t& pool) {
+    namespace allocator = c10::cuda::CUDACachingAllocator;
+    try {
+      graph_->capture_end();
+    } catch (const c10::Error&) {
+      try {
+        allocator::endAllocateToPool(stream_.device_index(), pool);
+        allocator::releasePool(stream_.device_index(), pool);
+      } catch (const c10::Error&) {
+        // It was out of use.
+      }
+    }
+    graph_.reset();
+    (void)cudaGetLastError();
+  }
   static void hand_over(const c10::cuda::CUDAStream& from, const c10::cuda::CUDAStream& to) {
     at::cuda::CUDAEvent event;
     event.record(from);

@@ -314,6 +314,63 @@ TEST(TrainerGraphs, AStepThatCannotBeCapturedRunsAsUsual) {
   });
 }
 
+// A recording that fails must leave the random numbers of libtorch and its memory as they were.
+TEST(TrainerGraphs, AfterAFailedCaptureTheModelStillDrawsRandomNumbers) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(1, [](Job& job) {
+    std::vector<std::string> events;
+    torch::manual_seed(3);
+    GraphNet net(0.5);
+    net->to(at::kCUDA);
+    TrainerOptions options{.graphs = true};
+    options.on_event = [&events](const std::string& event) { events.push_back(event); };
+    Trainer trainer(job, *net, sgd({.rate = 0}), options);
+    const TestBatch batch = on_gpu(test_batch(0, 24));
+    std::set<double> losses;
+    for (int step = 0; step < 12; ++step) {
+      const StepOutcome outcome = trainer.step(24, [&] {
+        const at::Tensor loss = torch::cross_entropy_loss(net->forward(batch.x), batch.y);
+        EXPECT_TRUE(std::isfinite(loss.item<double>()));  // waits for the GPU
+        return loss;
+      });
+      losses.insert(outcome.loss);
+    }
+    EXPECT_EQ(losses.size(), 12U);
+    EXPECT_EQ(events.size(), 1U);
+  });
+}
+
+TEST(TrainerGraphs, ARestoredTrainerCapturesAnew) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("tally_graphs_gpu_{}", ::getpid());
+  std::filesystem::create_directories(folder);
+  run_threads(1, [&](Job& job) {
+    GraphNet net;
+    net->to(at::kCUDA);
+    Trainer trainer(job, *net, sgd({.rate = 0.05, .momentum = 0.9}), {.graphs = true});
+    const TestBatch batch = on_gpu(test_batch(0, 24));
+    const auto losses = [&](int steps) {
+      std::vector<double> of_steps;
+      for (int step = 0; step < steps; ++step)
+        of_steps.push_back(
+            trainer
+                .step(24, [&] { return torch::cross_entropy_loss(net->forward(batch.x), batch.y); })
+                .loss);
+      return of_steps;
+    };
+    losses(6);
+    auto writer = or_throw(checkpoint::Writer::make(job.world(), {.folder = folder}));
+    or_throw(writer->save(trainer.checkpoint()));
+    or_throw(writer->wait(soon()));
+    const std::vector<double> expected = losses(6);
+    trainer.restore(*or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(folder)))));
+    const std::vector<double> again = losses(6);
+    for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], expected[i], 1e-4) << i;
+  });
+  std::filesystem::remove_all(folder);
+}
+
 TEST(TrainerGraphs, PlansAndOptionsThatCannotBeCapturedAreNamed) {
   ASSERT_TRUE(torch::cuda::is_available());
   const auto reason = [](TrainerOptions options) {

@@ -57,6 +57,10 @@ struct ParameterGroup {
   OptimizerSpec optimizer;
 };
 
+// The device for this rank's module: a GPU if libtorch sees any, else the CPU. The ranks of a host
+// take its GPUs in turn.
+at::Device device_of(const Job& job);
+
 // Disables weight decay, and the trust ratio of lamb and lars, for biases and normalisation: for
 // all parameters with fewer than two dimensions.
 ParameterGroup without_decay(OptimizerSpec optimizer);
@@ -129,7 +133,8 @@ struct TrainerOptions {
   // On a GPU: captures the forward and backward pass of step() as a CUDA graph and replays it. This
   // concerns the steps with the most samples; others, such as the last of an epoch, run as usual.
   // The closure is then no longer called, so it must read its batch from tensors that the caller
-  // fills before each step. What cannot be captured runs as usual, and on_event is told why.
+  // fills before each step; Trainer::shard() does that. What cannot be captured runs as usual, and
+  // on_event is told why.
   bool graphs = false;
   // Artificial slowness, to measure the benefit of a plan. straggle: "rank=1,factor=4" makes the
   // steps of rank 1 take four times their compute time. delay: "exponential:20ms", "constant:5ms"
@@ -258,8 +263,14 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 // An update is written beside the present version of the parameters, and committed at the end of
 // step() or apply(). No parameter changes during backward, and after a Failure the parameters have
 // the values from before the update. On the CPU a committed update moves the parameters to other
-// memory: tensors that share their storage follow, pointers from data_ptr() do not. Threads: calls
-// must not overlap.
+// memory: tensors that share their storage follow, pointers from data_ptr() do not.
+//
+// A module on a GPU, where it must be before the trainer is made (net->to(device_of(*job))), is a
+// copy of the model of its own. With home=group update=bsp, and most codecs, gradients stay on the
+// GPU, and an update is applied in place when all ranks have all sums: a step that fails before that
+// leaves the parameters as they were. Other plans update in host memory. docs/gpu.md has the rules.
+//
+// Threads: calls must not overlap.
 class Trainer {
  public:
   // Copies the parameters and buffers of rank 0 to all ranks. Failure kMismatch if the models
@@ -301,8 +312,8 @@ class Trainer {
   // Bytes of optimizer state on this rank, master copies included.
   std::size_t state_bytes();
   // Bytes that this rank has allocated for the model: its gradients, its optimizer state in two
-  // versions, and on the first rank of a host the values in two versions. home=server: without the
-  // memory of servers.
+  // versions, and on the first rank of a host the values in two versions. On a GPU there is one
+  // version. home=server: without the memory of servers.
   std::size_t memory_bytes() const;
 
   // The sums over all ranks. Collective.
@@ -326,8 +337,9 @@ class Trainer {
 
   // This rank's batches of a dataset that all ranks have. All ranks call it with the same options.
   // The position is part of checkpoint(): a restored trainer continues with the batch after the
-  // last update, also with another number of ranks or another batch size. restore() may come before
-  // or after this call. A program with several shards makes them in the same order after each
+  // last update, also with another number of ranks or another batch size. With
+  // TrainerOptions::graphs the batches of the usual size are all in the same tensors: copy what must
+  // outlive an iteration. restore() may come before or after this call. A program with several shards makes them in the same order after each
   // start. Failure kMismatch if ranks have different options, or if a position inside an epoch
   // belongs to other data or to another order.
   Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options = {});
