@@ -117,7 +117,7 @@ void add_bench_command(Command& top) {
                .commas = true});
   command.add("--ranks", &o->comparison.workers.ranks, "Workers of tally and of DDP",
               {.least = 1, .most = 1024});
-  command.add("--against", &o->against, "Peers of Python",
+  command.add("--against", &o->against, "Contenders in Python: torch, ddp, or none",
               {.value = "NAME,...", .choices = {"torch", "ddp", "none"}, .commas = true});
   add_computation(command, o->comparison.workers.computation);
   command.add("--graphs", &o->comparison.with_graphs, "Another contender: tally with CUDA graphs");

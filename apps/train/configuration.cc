@@ -31,7 +31,7 @@ std::vector<RecordRow> configuration_of(const TrainOptions& options, recipes::Re
   if (options.clip_norm > 0) rows.push_back({"clip norm", text(options.clip_norm)});
   if (options.clip_value > 0) rows.push_back({"clip value", text(options.clip_value)});
   if (options.tf32) rows.push_back({"tf32", "on"});
-  if (options.channels_last != "auto") rows.push_back({"channels last", options.channels_last});
+  if (facts.channels_last) rows.push_back({"channels last", "on"});
   if (options.graphs) rows.push_back({"graphs", "on"});
   if (options.shard_state) rows.push_back({"shard state", "on"});
   if (options.balance != "even") rows.push_back({"balance", options.balance});

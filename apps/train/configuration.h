@@ -14,6 +14,7 @@ struct SetupFacts {
   int workers = 1;
   int threads = 1;
   std::string device;
+  bool channels_last = false;  // has_channels_last() on that device
   std::string torch;
   std::string host;  // of the worker that reports
 };

@@ -258,6 +258,10 @@ Result<void> set_resume(const TrainOptions& options, const recipes::Recipe& reci
 Result<void> set_record(const TrainOptions& options, Preparation& prepared) {
   constexpr const char* kOption = "--record-gradients";
   if (options.record_gradients.empty()) return {};
+  if (options.graphs)
+    return invalid(
+        "--record-gradients: a step from a CUDA graph shows no gradients; leave out "
+        "--graphs");
   TALLY_TRY(RecordChoice choice, of_option(kOption, parse_record_choice(options.record_gradients)));
   if (options.accumulate > 1)
     return invalid(

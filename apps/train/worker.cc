@@ -20,6 +20,7 @@
 #include "apps/tally/launch/launcher.h"
 #include "apps/tally/launch/remote.h"
 #include "apps/tally/outputs.h"
+#include "apps/train/batches.h"
 #include "apps/train/configuration.h"
 #include "apps/train/continuation.h"
 #include "apps/train/device.h"
@@ -199,7 +200,7 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   InitialWeights initial;
   if (!options.init.empty() && !prepared.resume)
     initial = or_throw(load_initial_weights(options.init, *model, prepared.plan.home));
-  model->to(device);
+  with_gpu(job.rank(), [&] { model->to(device); });
   TrainingRecord record{
       .recipe = recipe.name(),
       .data = options.data.empty() ? "made data" : options.data,
@@ -209,12 +210,14 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
       .parameters = parameters_of(*model),
       .command = options.command};
   const bool is_mixed = options.device.find(',') != std::string::npos;
-  record.configuration = configuration_of(options, recipe, prepared,
-                                          {.workers = job.size(),
-                                           .threads = threads,
-                                           .device = is_mixed ? options.device : device.str(),
-                                           .torch = TORCH_VERSION,
-                                           .host = host_name()});
+  record.configuration = configuration_of(
+      options, recipe, prepared,
+      {.workers = job.size(),
+       .threads = threads,
+       .device = is_mixed ? options.device : device.str(),
+       .channels_last = has_channels_last(options.channels_last, prepared.has_convolutions, device),
+       .torch = TORCH_VERSION,
+       .host = host_name()});
   if (!prepared.data_facts.empty()) console.say(prepared.data_facts);
   console.say(fmt::format("{} on {}: {} parameters; {} training and {} test samples", record.recipe,
                           record.data, record.parameters, prepared.train->size(),
@@ -231,12 +234,16 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   if (options.tf32 && !any_uses_cuda(devices)) console.say("--tf32: has no effect on CPUs");
   if (!initial.text.empty()) console.say(wrapped("--init: " + initial.text, options.live_columns));
   const process::InterruptGuard guard;
-  Training training({job, options, recipe, prepared, *model, device, console, record,
-                     servers_of(options, job, joined, prepared),
-                     ModelState{.recipe = recipe.name(),
-                                .options = values_of(recipe),
-                                .preprocessing = prepared.train->preprocessing()},
-                     initial.assign_rows, why_no_graphs(devices)});
+  const std::unique_ptr<Training> made = with_gpu(job.rank(), [&] {
+    return std::make_unique<Training>(
+        Training::Parts{job, options, recipe, prepared, *model, device, console, record,
+                        servers_of(options, job, joined, prepared),
+                        ModelState{.recipe = recipe.name(),
+                                   .options = values_of(recipe),
+                                   .preprocessing = prepared.train->preprocessing()},
+                        initial.assign_rows, why_no_graphs(devices)});
+  });
+  Training& training = *made;
   const StopReason reason = with_gpu(job.rank(), [&] { return training.run(); });
   TrainingRecord& result = *with_gpu(job.rank(), [&] { return &training.finish(reason); });
   const auto recorded = training.write_gradients();
