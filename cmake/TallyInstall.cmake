@@ -38,14 +38,28 @@ target_link_libraries(tally_library PRIVATE $<BUILD_INTERFACE:tally_options>
 add_library(Tally::tally ALIAS tally_library)
 
 if(TARGET tally_torch)
+  # With the kernels for GPUs, if tally_torch has them.
+  set(gpu_objects "")
+  set(TALLY_TORCH_HAS_KERNELS FALSE)
+  if(TALLY_TORCH_HAS_CUDA AND TALLY_HAS_CUDA)
+    set(TALLY_TORCH_HAS_KERNELS TRUE)
+    foreach(library tally_cuda tally_cuda_kernels tally_nccl tally_nccl_kernels)
+      if(TARGET ${library})
+        list(APPEND gpu_objects $<TARGET_OBJECTS:${library}>)
+      endif()
+    endforeach()
+  endif()
   # libtorch itself is not installed: the user's program finds its own, of the same version.
-  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch>
+  add_library(tally_torch_library STATIC $<TARGET_OBJECTS:tally_torch> ${gpu_objects}
     "$<FILTER:$<TARGET_OBJECTS:tally_data>,INCLUDE,/(order|permutation|shard_course)\\.cc\\.>")
   set_target_properties(tally_torch_library PROPERTIES OUTPUT_NAME tally_torch EXPORT_NAME torch
     LINKER_LANGUAGE CXX)
   target_include_directories(tally_torch_library PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/adapters/torch/include>)
   target_link_libraries(tally_torch_library PUBLIC tally_library $<BUILD_INTERFACE:tally_libtorch>)
+  if(TALLY_TORCH_HAS_KERNELS)
+    target_link_libraries(tally_torch_library PUBLIC CUDA::cudart_static)
+  endif()
   add_library(Tally::torch ALIAS tally_torch_library)
 endif()
 
