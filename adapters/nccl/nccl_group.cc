@@ -72,6 +72,21 @@ Result<void> greet(Communicator& control, Result<void> able, int device, Deadlin
   return check_one_gpu_each(places);
 }
 
+// NCCL connects the ranks one after the other, and a rank that is ready could fail in its first
+// operation before another one is. `own` is the outcome of this rank.
+Result<void> all_connected(Communicator& control, const Result<void>& own, Deadline by) {
+  const std::int32_t failed = own.has_value() ? 0 : 1;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(control.size()));
+  const Result<void> told = control.allgather(std::span(&failed, 1), std::span(all), {.by = by});
+  TALLY_TRY(own);
+  TALLY_TRY(told);
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank] != 0)
+      return make_error(ErrorCode::kSystem, static_cast<Rank>(rank),
+                        "connecting by NCCL: rank {} has failed", rank);
+  return {};
+}
+
 }  // namespace
 
 Error cuda_error(cudaError_t status, std::string_view doing) {
@@ -179,12 +194,10 @@ Result<void> NcclGroup::connect(Communicator& control, Deadline by) {
     return std::unique_ptr<collective::ExternalOperation>(std::make_unique<Init>(*this));
   };
   Result<void> connected = watched_->run({.operation = Operation::kBroadcast, .by = by});
-  if (!connected.has_value()) {
-    connected.error().message = "connecting by NCCL: " + connected.error().message;
-    return connected;
-  }
   make_ = nullptr;
-  return {};
+  if (!connected.has_value())
+    connected.error().message = "connecting by NCCL: " + connected.error().message;
+  return all_connected(control, connected, by);
 }
 
 // A rank may have done its part of the last operation while others still receive its data. The

@@ -120,6 +120,20 @@ __device__ __noinline__ DoubleSums sums_in_double(const float* gradient, const f
   return sums;
 }
 
+// Loads the values of a lane: one of each word. Those behind the end are 0. Whole tiles are loaded
+// without questions, so that all loads are in flight at once.
+__device__ inline void load_lane(const float* from, unsigned lane, unsigned left,
+                                 float (&values)[kTileWords]) {
+  if (left == kTileValues) {
+#pragma unroll
+    for (int w = 0; w < kTileWords; ++w) values[w] = from[w * kWord];
+  } else {
+#pragma unroll
+    for (int w = 0; w < kTileWords; ++w)
+      values[w] = w * kWord + lane < left ? from[w * kWord] : 0.0F;
+  }
+}
+
 template <bool kTwo, int kBlock, bool kFeedback>
 __global__ void __launch_bounds__(kCodecThreads)
     encode_sign_tiles(const float* gradient, float* residual, Layout layout, std::byte* out) {
@@ -135,21 +149,18 @@ __global__ void __launch_bounds__(kCodecThreads)
   const unsigned left = count - tile < kTileValues ? static_cast<unsigned>(count - tile)
                                                    : static_cast<unsigned>(kTileValues);
   const auto has = [left, lane](int w) { return w * kWord + lane < left; };
-  const float* const own_gradient = gradient + tile + lane;
   float* const own_residual = kFeedback ? residual + tile + lane : nullptr;
   float values[kTileWords];
-#pragma unroll
-  for (int w = 0; w < kTileWords; ++w) values[w] = has(w) ? own_gradient[w * kWord] : 0.0F;
+  load_lane(gradient + tile + lane, lane, left, values);
   if constexpr (kFeedback) {
     float kept[kTileWords];
-#pragma unroll
-    for (int w = 0; w < kTileWords; ++w) kept[w] = has(w) ? own_residual[w * kWord] : 0.0F;
+    load_lane(own_residual, lane, left, kept);
 #pragma unroll
     for (int w = 0; w < kTileWords; ++w) values[w] = __fadd_rn(kept[w], values[w]);
   }
 
-  std::uint32_t words[kTileWords];  // of the tile's bitmap, the same on all lanes
-  Sides sides;                      // of block `lane` of the tile
+  std::uint32_t word = 0;  // word `lane` of the tile's bitmap
+  Sides sides;             // of block `lane` of the tile
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
     float negative = 0, other = 0;
@@ -157,12 +168,11 @@ __global__ void __launch_bounds__(kCodecThreads)
 #pragma unroll
     for (int w = block * kWords; w < (block + 1) * kWords; ++w) {
       const bool below = values[w] < 0;
-      words[w] = __ballot_sync(kAllLanes, below);
-      own.negatives += static_cast<unsigned>(__popc(words[w]));
-      if (below)
-        negative = __fadd_rn(negative, values[w]);
-      else
-        other = __fadd_rn(other, values[w]);
+      const std::uint32_t bits = __ballot_sync(kAllLanes, below);
+      if (lane == static_cast<unsigned>(w)) word = bits;
+      own.negatives += static_cast<unsigned>(__popc(bits));
+      negative = __fadd_rn(negative, below ? values[w] : 0.0F);
+      other = __fadd_rn(other, below ? 0.0F : values[w]);
     }
     float negative_sum, other_sum;
     add_lanes(negative, other, negative_sum, other_sum);
@@ -194,14 +204,8 @@ __global__ void __launch_bounds__(kCodecThreads)
     means = means_of<kTwo>(sides, layout.length(b));
     store_means<kTwo>(out, b, means);
   }
-  // Lane w stores word w.
-#pragma unroll
-  for (int half = kTileWords / 2; half > 0; half /= 2)
-#pragma unroll
-    for (int w = 0; w < half; ++w)
-      if ((lane & static_cast<unsigned>(half)) != 0) words[w] = words[w + half];
   if (lane < kTileWords)
-    store_word(out + layout.head_bytes(), tile / 8 + lane * 4, (count + 7) / 8, words[0]);
+    store_word(out + layout.head_bytes(), tile / 8 + lane * 4, (count + 7) / 8, word);
 
   if constexpr (kFeedback) {
     __syncwarp();
