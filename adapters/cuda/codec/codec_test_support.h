@@ -30,6 +30,18 @@ inline constexpr bool kIsEmulated = true;
 #else
 inline constexpr bool kIsEmulated = false;
 #endif
+// Under a sanitizer a value takes ten times as long once more.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TALLY_SANITIZED_TEST
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(TALLY_SANITIZED_TEST)
+inline constexpr bool kIsSanitized = true;
+#else
+inline constexpr bool kIsSanitized = false;
+#endif
+#undef TALLY_SANITIZED_TEST
 
 using Floats = std::vector<float>;
 using Bytes = std::vector<std::byte>;

@@ -3,10 +3,10 @@
 namespace tally::cuda {
 namespace {
 
-// The last two are for several blocks of threads.
-const std::size_t kLengths[] = {
-    0, 1, 2, 31, 32, 33, 127, 129, 500, 4095, 4096, 4097, kIsEmulated ? 9001 : 70001};
-constexpr std::size_t kLong = (std::size_t{1} << (kIsEmulated ? 15 : 20)) + 7;
+// For several blocks of threads.
+constexpr std::size_t kManyBlocks = kIsSanitized ? 5003 : kIsEmulated ? 9001 : 70001;
+const std::size_t kLengths[] = {0, 1, 2, 31, 32, 33, 127, 129, 500, 4095, 4096, 4097, kManyBlocks};
+constexpr std::size_t kLong = (std::size_t{1} << (kIsSanitized ? 12 : kIsEmulated ? 15 : 20)) + 7;
 
 // Calls use(text, name of the input, values) for all codecs, lengths and inputs; the longest run
 // only with normal values.
