@@ -29,8 +29,9 @@ class CurrentGpu final {
 // primary context of the GPU.
 class CudaDevice final : public exchange::Device {
  public:
-  // The GPU with this number, as CUDA_VISIBLE_DEVICES orders them. kInvalid if there is no such GPU,
-  // if its driver is too old, or if this build has no code for it; kExhausted if its memory is full.
+  // The GPU with this number, as CUDA_VISIBLE_DEVICES orders them. kInvalid if there is no such
+  // GPU, if its driver is too old, or if this build has no code for it; kExhausted if its memory is
+  // full.
   static Result<std::unique_ptr<CudaDevice>> open(int index);
   ~CudaDevice() override;
 

@@ -4,9 +4,9 @@
 #include "exchange/device/device_sum.h"
 
 // Ranks that share one GPU: their processes open each other's memory (CUDA IPC), and no bytes leave
-// the GPU. Ranks may also be threads of one process. Both functions are called by all ranks; `world`
-// and `device` must outlive the result. kExhausted on all ranks if the GPU has not enough memory for
-// one of them.
+// the GPU. Ranks may also be threads of one process. Both functions are called by all ranks;
+// `world` and `device` must outlive the result. kExhausted on all ranks if the GPU has not enough
+// memory for one of them.
 namespace tally::cuda {
 
 Result<std::unique_ptr<exchange::DeviceSum>> ipc_sum(

@@ -8,8 +8,9 @@
 
 // The kernels behind CudaDevice. Each function launches one kernel on `stream` of the current
 // device; cudaGetLastError() tells whether the launch succeeded. The contracts are those of
-// exchange::Device. Every kernel gives the bits of the loops in src/kernel, except for NaN payloads:
-// no operation is fused (-fmad=false), and division and square root are rounded correctly.
+// exchange::Device. Every kernel gives the bits of the loops in src/kernel, except for NaN
+// payloads: no operation is fused (-fmad=false), and division and square root are rounded
+// correctly.
 namespace tally::cuda {
 
 void launch_gather(const exchange::DeviceBucket& bucket, const exchange::GradientChange& change,

@@ -48,9 +48,10 @@ class PeerMemory final {
   const std::vector<Block> blocks_;
 };
 
-// Allocates at least `bytes` on `device` and makes them known to all ranks. Called by all ranks, each with
-// its own number of bytes; if one fails, each returns an error. Threads of one process read each
-// other's variables meanwhile, so one of them must not pass its deadline long before another.
+// Allocates at least `bytes` on `device` and makes them known to all ranks. Called by all ranks,
+// each with its own number of bytes; if one fails, each returns an error. Threads of one process
+// read each other's variables meanwhile, so one of them must not pass its deadline long before
+// another.
 Result<std::unique_ptr<PeerMemory>> share_memory(Communicator& world, exchange::Device& device,
                                                  MemoryExport& between, std::size_t bytes,
                                                  Deadline by);

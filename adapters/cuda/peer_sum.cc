@@ -7,8 +7,8 @@
 
 // finish() has three parts:
 //
-//   wait     until the device has gathered this rank's arrays; then a barrier: all ranks' arrays lie
-//            in place, and nobody reads the total of the last step any more
+//   wait     until the device has gathered this rank's arrays; then a barrier: the arrays of all
+//            ranks are in place, and nobody reads the total of the last step any more
 //   sum      this rank's slice of each array, for all ranks
 //   wait     until the device has the slices; then a barrier: the total is complete
 //

@@ -13,9 +13,9 @@
 namespace tally::nccl {
 
 // A Communicator over memory of GPUs, one GPU for each rank: the pointers of requests are addresses
-// on the GPU of this rank, aligned to elements. NCCL moves the data of collectives. Barriers, order,
-// deadlines, records and failures are those of Tally's communicators: a rank that is lost, stays
-// away or calls another operation is named, and NCCL is aborted.
+// on the GPU of this rank, aligned to elements. NCCL moves the data of collectives. Barriers,
+// order, deadlines, records and failures are those of Tally's communicators: a rank that is lost,
+// stays away or calls another operation is named, and NCCL is aborted.
 //
 // An operation reads memory after the work that the followed stream has when the operation is
 // issued. When run() or a Handle returns, the results are there for all later work of the GPU.
@@ -41,8 +41,8 @@ class NcclCommunicator final : public Communicator {
                                                         Deadline by);
   ~NcclCommunicator() override;
 
-  // Operations that are issued from now on wait for the work of this stream. Until the first call it
-  // is the default stream. The stream must exist as long as operations are issued.
+  // Operations that are issued from now on wait for the work of this stream. Until the first call
+  // it is the default stream. The stream must exist as long as operations are issued.
   void follow(cudaStream_t stream) { followed_ = stream; }
 
   Rank rank() const override { return group_->rank(); }

@@ -14,9 +14,9 @@
 #include "base/errors.h"
 #include "base/log.h"
 
-// How the communicator is made: all ranks exchange where they are and what they lack, so that a rank
-// without NCCL fails all of them at once. Rank 0 spreads the id of the new communicator. NCCL then
-// connects the ranks in threads of its own, while an operation of watched() waits for it.
+// How the communicator is made: all ranks exchange where they are and what they lack, so that a
+// rank without NCCL fails all of them at once. Rank 0 spreads the id of the new communicator. NCCL
+// then connects the ranks in threads of its own, while an operation of watched() waits for it.
 namespace tally::nccl {
 namespace {
 

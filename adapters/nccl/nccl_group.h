@@ -55,13 +55,13 @@ class NcclGroup final {
   void carry_out(collective::MakeExternal make) { make_ = std::move(make); }
 
   // After a call of NCCL that returned `code`: whether NCCL has done its part, so that the work is
-  // on the stream and the next call may follow. An error of NCCL is held back for a moment, in which
-  // watched() may find the rank that caused it.
+  // on the stream and the next call may follow. An error of NCCL is held back for a moment, in
+  // which watched() may find the rank that caused it.
   Result<bool> settled(ncclResult_t code = ncclSuccess);
   // Whether the stream has done the work before the event.
   Result<bool> passed(cudaEvent_t event);
-  // Ends all operations of NCCL on this rank, for good, and those of host() on all ranks. Waits until
-  // they use no memory any more, for at most a few seconds.
+  // Ends all operations of NCCL on this rank, for good, and those of host() on all ranks. Waits
+  // until they use no memory any more, for at most a few seconds.
   void abort();
 
  private:

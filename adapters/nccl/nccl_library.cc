@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
 
-// Null if there is none; dlerror() then tells why. A libtorch that contains NCCL shows its functions
-// among the global symbols.
+// Null if there is none; dlerror() then tells why. A libtorch that contains NCCL shows its
+// functions among the global symbols.
 void* open_library(const std::string& file) {
   if (!file.empty()) return dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (void* const loaded = dlopen(kFile, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return loaded;

@@ -31,9 +31,9 @@ struct Nccl {
   decltype(&::ncclRecv) receive = nullptr;
 };
 
-// The NCCL of this process: the file that the variable TALLY_NCCL names, else the one that is loaded
-// already, such as libtorch's, else the system's. The first call loads it, and it stays loaded.
-// kInvalid, with what to do, if there is none or if it is too old. Threads: safe.
+// The NCCL of this process: the file that the variable TALLY_NCCL names, else the one that is
+// loaded already, such as libtorch's, else the system's. The first call loads it, and it stays
+// loaded. kInvalid, with what to do, if there is none or if it is too old. Threads: safe.
 Result<const Nccl*> nccl_library();
 
 // The NCCL of one file, as nccl_library() checks it. Empty: the loaded one, else the system's.

@@ -9,10 +9,10 @@ namespace tally::nccl {
 class NcclQueue;
 
 // The order in which NCCL gets the work of all queues of a device: that of their pushes, which is
-// the same on all ranks. Operations of several NCCL communicators of the same GPUs can wait for each
-// other forever if ranks issue them in different orders: a call of NCCL may wait for the GPU, and
-// with it for an operation that another rank issues only after this call. Threads: calls must not
-// overlap, like those of the device.
+// the same on all ranks. Operations of several NCCL communicators of the same GPUs can wait for
+// each other forever if ranks issue them in different orders: a call of NCCL may wait for the GPU,
+// and with it for an operation that another rank issues only after this call. Threads: calls must
+// not overlap, like those of the device.
 class NcclOrder final {
  public:
   // All queues of the device share one. CUDA devices know nothing of NCCL, so that the orders are

@@ -36,9 +36,9 @@ class NcclQueue final {
   NcclGroup& group() { return *group_; }
   // Waits neither for the GPU nor for other ranks.
   Result<void> push(Work work);
-  // Returns when all work is done on this rank. `all` describes it, for the comparison with the other
-  // ranks and for errors: an all-reduce of that many elements, say. After an error the queue is over,
-  // and every later call returns the error.
+  // Returns when all work is done on this rank. `all` describes it, for the comparison with the
+  // other ranks and for errors: an all-reduce of that many elements, say. After an error the queue
+  // is over, and every later call returns the error.
   Result<void> finish(const Request& all);
   // Ends the queue on all ranks: those that wait in finish() return this error.
   void abort(const Error& why);

@@ -17,8 +17,8 @@ Result<std::unique_ptr<exchange::DeviceSum>> nccl_sum(
     Communicator& world, cuda::CudaDevice& device,
     const std::vector<exchange::DeviceSum::Array>& arrays, Deadline by);
 
-// The same for encodings: an all-gather for each array where all ranks have about the same number of
-// bytes, else a broadcast from each rank. The numbers travel through `world` while the devices
+// The same for encodings: an all-gather for each array where all ranks have about the same number
+// of bytes, else a broadcast from each rank. The numbers travel through `world` while the devices
 // compute.
 Result<std::unique_ptr<exchange::DeviceGather>> nccl_gather(
     Communicator& world, cuda::CudaDevice& device, const std::vector<std::size_t>& capacities,

@@ -133,7 +133,8 @@ TEST(NcclGather, HandsOverTheBytesOfAllRanksStepAfterStep) {
   }
 }
 
-// A gather cannot be issued before all ranks know its sizes. The sums behind it wait, on every rank.
+// A gather cannot be issued before all ranks know its sizes. The sums behind it wait, on every
+// rank.
 TEST(NcclOrder, SumsAndGathersOfADeviceAreUnderWayTogether) {
   for (const int ranks : rank_counts()) {
     on_ranks(ranks, [ranks](const TestRank& rank) {

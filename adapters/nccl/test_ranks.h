@@ -1,7 +1,7 @@
 #pragma once
-// For tests: ranks with a GPU each. Two programs define on_ranks() and run the same tests: ranks are
-// threads with emulated GPUs (emulation/thread_ranks_test.cc), or processes that share a real one
-// (tests/process/nccl/process_ranks.cc).
+// For tests: ranks with a GPU each. Two programs define on_ranks() and run the same tests: ranks
+// are threads with emulated GPUs (emulation/thread_ranks_test.cc), or processes that share a real
+// one (tests/process/nccl/process_ranks.cc).
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -47,8 +47,8 @@ at::Device device_of(const std::vector<std::string>& devices, const Job& job) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(before % cuda_devices())};
 }
 
-// The device of each worker. `tally train` has replaced a list by hosts; under other launchers it is
-// not offered.
+// The device of each worker. `tally train` has replaced a list by hosts; under other launchers it
+// is not offered.
 std::vector<std::string> devices_of(const TrainOptions& options, const Job& job) {
   const auto words = or_throw(parse_devices(options.device));
   auto devices = devices_of_workers(words, {job.size()});

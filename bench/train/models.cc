@@ -72,8 +72,8 @@ class Cnn final : public BenchModel {
   nn::Linear head_{nullptr};
 };
 
-// As F.linear of Python. Linear::forward() of C++ adds the bias in a pass of its own if the input has
-// three dimensions.
+// As F.linear of Python. Linear::forward() of C++ adds the bias in a pass of its own if the input
+// has three dimensions.
 Tensor affine(const nn::Linear& layer, const Tensor& x) {
   return torch::linear(x, layer->weight, layer->bias);
 }

@@ -127,7 +127,8 @@ TEST(DeviceCodec, AveragesSendersAsTheCpu) {
 }
 
 // What the CPU decodes, the device decodes to the same values; the rest is kCorrupt, and in sums of
-// sparse codecs nothing happens. The guards of DeviceArray tell whether anything outside is touched.
+// sparse codecs nothing happens. The guards of DeviceArray tell whether anything outside is
+// touched.
 void expect_as_cpu(CodecPair& pair, const Bytes& damaged, std::size_t count) {
   const DeviceArray<std::byte> bytes(damaged);
   const Floats before = random_values(count, 3);

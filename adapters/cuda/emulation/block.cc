@@ -28,10 +28,10 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// A block has a scheduler and fibers. A fiber takes one thread after the other; when a thread waits,
-// its fiber gives control back, and the scheduler takes another fiber for the next threads. A kernel
-// whose threads never wait thus needs one fiber and no switches. When all threads have begun, fibers
-// hand control to each other: to the one that has been ready for the longest time.
+// A block has a scheduler and fibers. A fiber takes one thread after the other; when a thread
+// waits, its fiber gives control back, and the scheduler takes another fiber for the next threads.
+// A kernel whose threads never wait thus needs one fiber and no switches. When all threads have
+// begun, fibers hand control to each other: to the one that has been ready for the longest time.
 namespace tally::cuda::emulation {
 namespace {
 

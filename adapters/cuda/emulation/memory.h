@@ -14,8 +14,8 @@
 
 namespace tally::cuda::emulation {
 
-// The memory of the GPU and pinned memory of the host, both of which are ordinary memory. New memory
-// has bytes of which floating-point numbers are NaN.
+// The memory of the GPU and pinned memory of the host, both of which are ordinary memory. New
+// memory has bytes of which floating-point numbers are NaN.
 class Memory final {
  public:
   static constexpr std::size_t kDeviceBytes = std::size_t{4} << 30;

@@ -8,8 +8,8 @@
 
 namespace tally::cuda::emulation {
 
-// Runs each task at once on a thread of its own, because tasks wait for each other. Threads are kept
-// for later tasks, with the fibers that they have made. The destructor waits for all tasks.
+// Runs each task at once on a thread of its own, because tasks wait for each other. Threads are
+// kept for later tasks, with the fibers that they have made. The destructor waits for all tasks.
 class ThreadPool final {
  public:
   ThreadPool() = default;

@@ -43,8 +43,8 @@ class Clique final {
   // A rank connects. All are there when each has done so once.
   void enter();
   bool is_complete();
-  // Carries the calls of a group out, together with the other ranks; returns when they are done here,
-  // or when the rank is aborted. It is at most one group of each rank.
+  // Carries the calls of a group out, together with the other ranks; returns when they are done
+  // here, or when the rank is aborted. It is at most one group of each rank.
   void run(int rank, const std::vector<Call>& calls);
   // The rank's operations end, and it takes part in no more.
   void abort(int rank);

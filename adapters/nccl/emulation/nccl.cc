@@ -12,11 +12,11 @@
 #include "base/check.h"
 #include "base/mutex.h"
 
-// NCCL in ordinary memory. The ranks of a communicator are threads of one process, and the work of a
-// rank runs on the streams of the CUDA emulation. Communicators must not block. The emulation is
+// NCCL in ordinary memory. The ranks of a communicator are threads of one process, and the work of
+// a rank runs on the streams of the CUDA emulation. Communicators must not block. The emulation is
 // stricter than NCCL where Tally could make a mistake that seldom shows:
-//   - A call never does its part at once. It is on the stream after ncclCommGetAsyncError() has been
-//     asked twice. Work that is put behind it too early comes before it.
+//   - A call never does its part at once. It is on the stream after ncclCommGetAsyncError() has
+//     been asked twice. Work that is put behind it too early comes before it.
 //   - A call before that is ncclInvalidUsage.
 //   - A collective that another rank calls with other arguments is an error.
 using tally::Mutex;

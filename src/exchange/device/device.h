@@ -131,8 +131,8 @@ class Device {
   virtual Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec,
                                                           std::size_t most,
                                                           const codec::Shape& shape) = 0;
-  // PowerSGD for one matrix, without a residual if `feedback` is false. kExhausted if the device has
-  // no memory for it. The device must outlive the result.
+  // PowerSGD for one matrix, without a residual if `feedback` is false. kExhausted if the device
+  // has no memory for it. The device must outlive the result.
   virtual Result<std::unique_ptr<DeviceLowRank>> make_low_rank(
       const codec::PowerSgd::Options& options, bool feedback) = 0;
 };

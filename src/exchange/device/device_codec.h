@@ -15,9 +15,9 @@ struct DeviceEncoded {
 };
 
 // A gradient codec whose loops run on a device; Device::make_codec() makes it for none, fp16, bf16,
-// int8, fp8, onebit, sign, topk and threshold. Its bytes, residuals and decoded values equal those of
-// codec::make_codec() and codec::Encoder for one run of the same length, bit for bit, except for the
-// sign and payload of decoded NaNs and of NaNs in sums. Runs have any length, not only
+// int8, fp8, onebit, sign, topk and threshold. Its bytes, residuals and decoded values equal those
+// of codec::make_codec() and codec::Encoder for one run of the same length, bit for bit, except for
+// the sign and payload of decoded NaNs and of NaNs in sums. Runs have any length, not only
 // codec::kRunElements. The spec's warm-up, momentum, feedback and way back are the caller's: a
 // warm-up uses the codec of kind kNone.
 //

@@ -256,8 +256,8 @@ Result<void> DeviceEncoding::encode(const Part& part, const Bucket& bucket, cons
 // parameter: it begins with zeros, and a rate of -1 leaves there what is to be sent.
 //   kMomentum    momentum = factor * momentum + gradient, and sends that
 //   kNesterov    the same, and sends gradient + factor * momentum
-// A gradient that is not finite stays in the momentum, whereas a group forgets it: the model then is
-// not finite anyway, unless losses are scaled (device_fit()).
+// A gradient that is not finite stays in the momentum, whereas a group forgets it: the model then
+// is not finite anyway, unless losses are scaled (device_fit()).
 Result<const float*> DeviceEncoding::with_momentum(std::size_t b, const Step& step) {
   const Bucket& bucket = buckets_[b];
   if (bucket.momentum.data == nullptr) return reinterpret_cast<const float*>(bucket.gradient.data);

@@ -11,12 +11,12 @@
 
 namespace tally::exchange {
 
-// Codecs whose encodings are gathered. Each rank encodes its mean of a bucket and hands the encoding
-// to all ranks. Every rank decodes all encodings and averages them, and then encodes and decodes the
-// average as the owner of a run does in a group (SlicedBucket): the residual of that way back is the
-// same on all ranks. The averages have the bits of a group in which each rank is a sender. The price
-// of this way is that a rank receives the encodings of all others, instead of a part of each and one
-// average; it has half the steps.
+// Codecs whose encodings are gathered. Each rank encodes its mean of a bucket and hands the
+// encoding to all ranks. Every rank decodes all encodings and averages them, and then encodes and
+// decodes the average as the owner of a run does in a group (SlicedBucket): the residual of that
+// way back is the same on all ranks. The averages have the bits of a group in which each rank is a
+// sender. The price of this way is that a rank receives the encodings of all others, instead of a
+// part of each and one average; it has half the steps.
 class DeviceEncoding final : public EncodedBuckets {
  public:
   static Result<std::unique_ptr<DeviceEncoding>> make(const Options& options);

@@ -233,8 +233,8 @@ Result<void> DeviceExchange::take_gradient(std::size_t parameter, const std::byt
   return {};
 }
 
-// Gathers this rank's part of the next bucket, and starts its sum or encodes it. A parameter without
-// a gradient here counts as zero.
+// Gathers this rank's part of the next bucket, and starts its sum or encodes it. A parameter
+// without a gradient here counts as zero.
 Result<void> DeviceExchange::start_bucket(std::size_t b, const std::vector<std::uint8_t>& used) {
   TALLY_CHECK(b == started_);
   ++started_;

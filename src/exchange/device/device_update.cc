@@ -15,8 +15,8 @@
 // loss scaling, LAMB and LARS wait for the device in each step, other settings of a single rank
 // never.
 //
-// With sharded state kernels see only the cells of this rank's ranges. hand_out() sends a range when
-// its bucket is updated, and take_values() copies those of the others into the values.
+// With sharded state kernels see only the cells of this rank's ranges. hand_out() sends a range
+// when its bucket is updated, and take_values() copies those of the others into the values.
 namespace tally::exchange {
 namespace {
 

@@ -1,5 +1,5 @@
-// The tests of adapters/nccl on a real GPU. `tally run` starts this program; each process is one rank
-// and runs all tests, in step with the others.
+// The tests of adapters/nccl on a real GPU. `tally run` starts this program; each process is one
+// rank and runs all tests, in step with the others.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

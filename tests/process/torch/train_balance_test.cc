@@ -60,7 +60,8 @@ TEST_F(TrainBalance, PartsMoveToTheFastWorkerAndEverySampleCountsOnce) {
   EXPECT_EQ(result["configuration"]["device"], "cpu,cpu");
 }
 
-// The checkpoint has the position that all workers share, so it does not matter what parts they had.
+// The checkpoint has the position that all workers share, so it does not matter what parts they
+// had.
 TEST_F(TrainBalance, AResumedTrainingReadsTheRestOfTheSamplesOnce) {
   const std::vector<std::string> saving = {
       "--workers",          "2",  "--checkpoint", folder_.file("saved"),

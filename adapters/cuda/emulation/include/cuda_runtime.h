@@ -14,9 +14,9 @@
 #include "adapters/cuda/emulation/launch.h"
 #include "adapters/cuda/emulation/properties.h"
 
-// The part of CUDA C++ that the kernels of Tally use, as ordinary C++: a kernel is a function that is
-// called once per thread. The files are compiled without contraction of a * b + c and without the
-// aliasing rule, as nvcc compiles them.
+// The part of CUDA C++ that the kernels of Tally use, as ordinary C++: a kernel is a function that
+// is called once per thread. The files are compiled without contraction of a * b + c and without
+// the aliasing rule, as nvcc compiles them.
 
 // NOLINTBEGIN(readability-identifier-naming): the names of CUDA.
 

@@ -1,9 +1,9 @@
 #pragma once
 #include <cstddef>
 
-// The part of the CUDA runtime API that Tally uses, carried out by the CPU (adapters/cuda/emulation),
-// with the names and values of CUDA. The contracts are those of NVIDIA's manual; runtime.cc tells
-// where the emulation is stricter or does less.
+// The part of the CUDA runtime API that Tally uses, carried out by the CPU
+// (adapters/cuda/emulation), with the names and values of CUDA. The contracts are those of NVIDIA's
+// manual; runtime.cc tells where the emulation is stricter or does less.
 
 // NOLINTBEGIN(readability-identifier-naming): the names of CUDA.
 

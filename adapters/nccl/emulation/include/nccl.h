@@ -3,8 +3,9 @@
 
 #include <cstddef>
 
-// The part of NCCL's API that Tally uses, with its names and values, for adapters/nccl/emulation. The
-// contracts are those of NVIDIA's manual; emulation/nccl.cc says where the emulation is stricter.
+// The part of NCCL's API that Tally uses, with its names and values, for adapters/nccl/emulation.
+// The contracts are those of NVIDIA's manual; emulation/nccl.cc says where the emulation is
+// stricter.
 
 #define NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 

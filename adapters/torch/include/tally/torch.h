@@ -267,8 +267,9 @@ Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options = 
 //
 // A module on a GPU, where it must be before the trainer is made (net->to(device_of(*job))), is a
 // copy of the model of its own. With home=group update=bsp, and most codecs, gradients stay on the
-// GPU, and an update is applied in place when all ranks have all sums: a step that fails before that
-// leaves the parameters as they were. Other plans update in host memory. docs/gpu.md has the rules.
+// GPU, and an update is applied in place when all ranks have all sums: a step that fails before
+// that leaves the parameters as they were. Other plans update in host memory. docs/gpu.md has the
+// rules.
 //
 // Threads: calls must not overlap.
 class Trainer {
@@ -338,10 +339,10 @@ class Trainer {
   // This rank's batches of a dataset that all ranks have. All ranks call it with the same options.
   // The position is part of checkpoint(): a restored trainer continues with the batch after the
   // last update, also with another number of ranks or another batch size. With
-  // TrainerOptions::graphs the batches of the usual size are all in the same tensors: copy what must
-  // outlive an iteration. restore() may come before or after this call. A program with several shards makes them in the same order after each
-  // start. Failure kMismatch if ranks have different options, or if a position inside an epoch
-  // belongs to other data or to another order.
+  // TrainerOptions::graphs the batches of the usual size are all in the same tensors: copy what
+  // must outlive an iteration. restore() may come before or after this call. A program with several
+  // shards makes them in the same order after each start. Failure kMismatch if ranks have different
+  // options, or if a position inside an epoch belongs to other data or to another order.
   Shard shard(at::Tensor x, at::Tensor y, const ShardOptions& options = {});
 
   // home=server: sets the rows of these keys, each once, of the module's SparseEmbedding with this
