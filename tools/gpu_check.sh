@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # tools/gpu_check.sh [OPTION...]: builds Tally against PyTorch with CUDA, runs all tests that need a
-# GPU, and measures the kernels and trainings of docs/gpu.md. Prints a summary at the end, and ends
-# with 1 if a part failed. Needs a machine with a GPU, nvcc and an installed torch; it installs
-# nothing.
+# GPU, and measures the kernels and trainings of docs/gpu.md. Prints a summary at the end. Ends with
+# 1 if a part failed, and with 2 if the build failed or an option is wrong. Needs a machine with a
+# GPU, nvcc and an installed torch; it installs nothing.
 #
 #   --torch FOLDER   the folder of torch's __init__.py; default: that of --python
 #   --python PROGRAM a python with torch, also for the peers in benchmarks; default: python3
 #   --build FOLDER   default: build/gpu
-#   --only PARTS     of build, tests, kernels, train, share, mixed, text; default: all
+#   --only PARTS     of build, tests, kernels, train, share, mixed, text; default: all that can run
 #   --pictures DATA  for mixed, which trains lenet on a GPU and CPUs: MNIST, in a folder or by name
 #   --text FILE      for text, which trains gpt with nanoGPT's settings: tiny Shakespeare
 #   --quick          fewer steps in the benchmarks of train and share, whose contenders then take
@@ -116,7 +116,8 @@ fi
 
 version=$("$python" -c 'import torch; print(torch.__version__)') || version=unknown
 printf '\n== summary: %s, torch %s\n' "$gpu" "$version"
-[ ${#summary[@]} -gt 0 ] || die "--only $only: no such part"
+[ ${#summary[@]} -gt 0 ] ||
+  die "--only $only: no such part, or mixed without --pictures, or text without --text"
 sed -s -n '/^\(training\|kernels\|completed\) /,$p' "${written[@]}"
 printf '%s\n' "${summary[@]}"
 [ "$failed" -eq 0 ] || exit 1

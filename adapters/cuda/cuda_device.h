@@ -39,8 +39,8 @@ class CudaDevice final : public exchange::Device {
   // Work that others give this stream is in the order of the device's own. The reference is valid
   // as long as the device, and follows use_stream().
   const cudaStream_t& stream() const { return stream_; }
-  // The outcome of a CUDA call on this GPU: "NVIDIA H200, GPU 0, failed while `doing`: ...". Every
-  // error but that of full memory ends the device.
+  // The outcome of a CUDA call on this GPU: "NVIDIA H200, GPU 0, failed while `doing`: ...". After
+  // any error but full memory, every later call of the device returns that error.
   Result<void> check(cudaError_t status, std::string_view doing);
 
   std::string name() const override { return name_; }

@@ -93,8 +93,11 @@ Error cuda_error(cudaError_t status, std::string_view doing) {
   (void)cudaGetLastError();
   const ErrorCode code =
       status == cudaErrorMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kSystem;
-  return make_error(code, "the GPU failed while {}: {} ({})", doing, cudaGetErrorString(status),
-                    cudaGetErrorName(status));
+  return make_error(
+      code,
+      "the GPU failed while {}: {} ({}); restart this worker, and look for \"Xid\" in "
+      "the kernel log (dmesg)",
+      doing, cudaGetErrorString(status), cudaGetErrorName(status));
 }
 
 Result<void> check(cudaError_t status, std::string_view doing) {

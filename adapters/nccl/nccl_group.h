@@ -25,11 +25,11 @@ struct GpuPlace {
 // kInvalid if two ranks have the same GPU, which NCCL refuses.
 Result<void> check_one_gpu_each(const std::vector<GpuPlace>& places);
 
-// An NCCL communicator of the ranks of a Tally communicator, and the stream of its operations.
-// NCCL runs without deadlines and names no culprits, so that every wait for it is an operation of
-// watched(), a communicator of Tally's: when a rank is lost, stays away or calls another operation,
-// this operation fails with the rank, and NCCL is aborted. No call of NCCL waits for other ranks.
-// Threads: one at a time, except for close() and abort() of the communicators.
+// An NCCL communicator of the ranks of a Tally communicator, and the stream of its operations. NCCL
+// has no deadlines and does not name a rank that failed. Every wait for it is therefore an
+// operation of watched(), a communicator of Tally's: when a rank is lost, stays away or calls
+// another operation, this operation fails with the rank, and NCCL is aborted. No call of NCCL waits
+// for other ranks. Threads: one at a time, except for close() and abort() of the communicators.
 class NcclGroup final {
  public:
   // Called by all ranks of `control`, of which the result is independent afterwards. `device` is
@@ -47,11 +47,11 @@ class NcclGroup final {
   ncclComm_t comm() const { return comm_; }
   cudaStream_t stream() const { return stream_; }
 
-  // Communicators of Tally's of the same ranks. The collectives of watched() are begun by
-  // carry_out(), except for barriers; host() moves ordinary memory.
+  // Communicators of Tally's of the same ranks. The collectives of watched(), except for barriers,
+  // are those that the argument of carry_out() makes; host() moves ordinary memory.
   Communicator& watched() { return *watched_; }
   Communicator& host() { return *host_; }
-  // Before the first operation of watched().
+  // Before the next collective of watched().
   void carry_out(collective::MakeExternal make) { make_ = std::move(make); }
 
   // After a call of NCCL that returned `code`: whether NCCL has done its part, so that the work is
@@ -60,8 +60,8 @@ class NcclGroup final {
   Result<bool> settled(ncclResult_t code = ncclSuccess);
   // Whether the stream has done the work before the event.
   Result<bool> passed(cudaEvent_t event);
-  // Ends all operations of NCCL on this rank, for good, and those of host() on all ranks. Waits
-  // until they use no memory any more, for at most a few seconds.
+  // Ends all operations of NCCL on this rank, for good, and those of host() on all ranks. Waits up
+  // to 10 s until they use no memory any more, and logs an error if they still do.
   void abort();
 
  private:
@@ -88,7 +88,7 @@ class NcclGroup final {
   std::unique_ptr<Communicator> watched_;
 };
 
-// "NCCL failed while `doing`: ...". kSystem.
+// "the GPU failed while `doing`: ...". kExhausted if its memory is full, else kSystem.
 Error cuda_error(cudaError_t status, std::string_view doing);
 Result<void> check(cudaError_t status, std::string_view doing);
 

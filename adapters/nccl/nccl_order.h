@@ -15,8 +15,8 @@ class NcclQueue;
 // not overlap, like those of the device.
 class NcclOrder final {
  public:
-  // All queues of the device share one. CUDA devices know nothing of NCCL, so that the orders are
-  // found by the address of the device, which outlives its queues.
+  // All queues of the device share one. CUDA devices know nothing of NCCL, so the orders are found
+  // by the address of the device, which outlives its queues.
   static std::shared_ptr<NcclOrder> of(const cuda::CudaDevice& device);
 
   // The queue has one more piece of work.

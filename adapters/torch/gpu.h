@@ -33,8 +33,8 @@ class Gpu {
   virtual std::shared_ptr<exchange::Device> device() = 0;
   // Lets device() follow the stream that libtorch uses in this thread.
   virtual void follow_stream() = 0;
-  // What makes sums and gathers of ranks whose ways are those of device_way.h. `on_event` is told,
-  // on rank 0, if a way is slower than it could be; it may be empty.
+  // Factories of sums and gathers; device_way.h chooses the way. `on_event`, which may be empty, is
+  // called on rank 0 if the way is slower than it could be.
   using Report = std::function<void(const std::string& sentence)>;
   virtual exchange::MakeDeviceSum sums(DeviceSums wanted, Report on_event) = 0;
   virtual exchange::MakeDeviceGather gathers(DeviceSums wanted, Report on_event) = 0;

@@ -7,7 +7,7 @@
 
 namespace tally::cuda::emulation {
 
-// A place of a thread where control can be, each on a stack of its own.
+// A suspended point of execution, with a stack of its own.
 //
 // A lane of a warp gives control away at every exchange of values, so that tests spend much of
 // their time here. swapcontext() calls the system for the signal mask each time; where the

@@ -15,7 +15,7 @@
 namespace tally::cuda::emulation {
 
 // The memory of the GPU and pinned memory of the host, both of which are ordinary memory. New
-// memory has bytes of which floating-point numbers are NaN.
+// memory is filled with bytes that read as NaN.
 class Memory final {
  public:
   static constexpr std::size_t kDeviceBytes = std::size_t{4} << 30;

@@ -44,7 +44,7 @@ class Clique final {
   void enter();
   bool is_complete();
   // Carries the calls of a group out, together with the other ranks; returns when they are done
-  // here, or when the rank is aborted. It is at most one group of each rank.
+  // here, or when the rank is aborted. A rank has one call of run() under way at most.
   void run(int rank, const std::vector<Call>& calls);
   // The rank's operations end, and it takes part in no more.
   void abort(int rank);

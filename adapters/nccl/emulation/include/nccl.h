@@ -7,6 +7,7 @@
 // The contracts are those of NVIDIA's manual; emulation/nccl.cc says where the emulation is
 // stricter.
 
+// NOLINTBEGIN(readability-identifier-naming): the names of NCCL.
 #define NCCL_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 
 enum ncclResult_t {
@@ -67,3 +68,4 @@ ncclResult_t ncclSend(const void* from, std::size_t count, ncclDataType_t type, 
 ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 }
+// NOLINTEND(readability-identifier-naming)
