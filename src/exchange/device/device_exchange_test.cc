@@ -5,6 +5,7 @@
 #include <latch>
 #include <mutex>
 
+#include "base/errors.h"
 #include "exchange/device/device_exchange_test_support.h"
 
 // The exchange of devices over a device in ordinary memory, compared with the group's own updates.
@@ -115,6 +116,78 @@ TEST(DeviceExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
       EXPECT_TRUE((*rest)->barrier().has_value());
     });
     EXPECT_TRUE(values[0] == values[2]);
+  }
+}
+
+// Ordinary memory as a GPU that fails, for good, after a number of gathered buckets.
+class FailingDevice final : public Device {
+ public:
+  explicit FailingDevice(int gathers) : gathers_(gathers) {}
+
+  std::string name() const override { return "failing"; }
+  std::string id() const override { return "failing"; }
+  void use_stream(void* /*stream*/) override {}
+  Result<DeviceMemory> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  Result<void> write(std::byte* to, std::span<const std::byte> from) override {
+    return inner_->write(to, from);
+  }
+  Result<void> post(std::byte* to, std::span<const std::byte> from) override {
+    return inner_->post(to, from);
+  }
+  Result<void> read(std::span<std::byte> to, const std::byte* from) override {
+    return inner_->read(to, from);
+  }
+  Result<void> wait(Deadline by) override { return inner_->wait(by); }
+  Result<void> gather(const DeviceBucket& bucket, const GradientChange& change) override {
+    if (gathers_-- <= 0) return make_error(ErrorCode::kSystem, kNoRank, "Xid 79");
+    return inner_->gather(bucket, change);
+  }
+  Result<void> squares(const DeviceBucket& bucket, const GradientChange& change,
+                       Squares* squares) override {
+    return inner_->squares(bucket, change, squares);
+  }
+  Result<void> update(const DeviceBucket& bucket, UpdateLoop loop,
+                      const GradientChange& change) override {
+    return inner_->update(bucket, loop, change);
+  }
+  Result<void> sum(DataType type, std::span<const std::byte* const> from, std::byte* to,
+                   std::size_t count) override {
+    return inner_->sum(type, from, to, count);
+  }
+  Result<void> widen(const DeviceBucket& bucket) override { return inner_->widen(bucket); }
+  Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec, std::size_t most,
+                                                  const codec::Shape& shape) override {
+    return inner_->make_codec(spec, most, shape);
+  }
+  Result<std::unique_ptr<DeviceLowRank>> make_low_rank(const codec::PowerSgd::Options& options,
+                                                       bool feedback) override {
+    return inner_->make_low_rank(options, feedback);
+  }
+
+ private:
+  const std::unique_ptr<Device> inner_ = host_device();
+  int gathers_;
+};
+
+// The GPU of rank 1 fails in step 2. Its own error names nobody; to the others it is a lost rank.
+TEST(DeviceExchange, AFailedDeviceIsALostRankForTheOthers) {
+  for (const char* const codec : {"none", "int8"}) {
+    const auto options = encoded_model(codec, adam({.rate = 0.01}));
+    run_ranks(Network::kInProcess, 3, [&](Job& job) {
+      OnDevices on;
+      if (job.rank() == 1) on.device = [] { return std::make_unique<FailingDevice>(3); };
+      const auto exchange = make_device_exchange(job, options, on);
+      const auto outcome = take_device_steps(job.rank(), *exchange, options, {}, 0, 100);
+      ASSERT_FALSE(outcome.has_value());
+      if (job.rank() == 1) {
+        EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
+        EXPECT_EQ(outcome.error().message, "Xid 79");
+      } else {
+        EXPECT_EQ(outcome.error().code, ErrorCode::kPeerLost) << to_string(outcome.error());
+        EXPECT_EQ(outcome.error().peer, 1);
+        EXPECT_EQ(outcome.error().message, "rank 1: Xid 79");
+      }
+    });
   }
 }
 
