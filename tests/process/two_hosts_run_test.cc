@@ -15,11 +15,15 @@ using testing::HasSubstr;
 
 class TwoHostsRun : public OnTwoHosts {
  protected:
+  // `tally status` finds the coordinator by this name, within the network namespace.
+  static constexpr const char* kJob = "two-hosts";
+
   // Ranks 0 and 1 on the first host, where the launcher is too, 2 and 3 on the second.
   Child& start(const std::vector<std::string>& options, const std::vector<std::string>& words) {
     std::vector<std::string> command = {
         TALLY_PROGRAM,    "run",
         "--hosts",        TwoHosts::address(0) + ":2," + TwoHosts::address(1) + ":2",
+        "--job",          kJob,
         "--remote-shell", hosts().remote_shell(),
         "--grace",        scaled_seconds(seconds(8))};
     command.insert(command.end(), options.begin(), options.end());
@@ -47,6 +51,22 @@ class TwoHostsRun : public OnTwoHosts {
     }
   }
   bool all_say(const std::string& what) { return say({0, 1, 2, 3}, what); }
+  // Whether the coordinator has heard from all ranks. A rank that prints "ready" may not have sent
+  // its first heartbeat; if the link is cut at that moment, the rank counts as not yet started.
+  bool all_are_known() {
+    constexpr const char* kKnown = "\"heartbeat_age_s\"";
+    const std::int64_t end = now_ms() + kPatience.count();
+    std::size_t known = 0;
+    while (known < 4 && now_ms() < end) {
+      Child status({hosts().on(0, {TALLY_PROGRAM, "status", kJob, "--json"}), {}});
+      (void)status.wait_status();
+      known = 0;
+      for (std::size_t at = status.output().find(kKnown); at != std::string::npos;
+           at = status.output().find(kKnown, at + 1))
+        ++known;
+    }
+    return known == 4;
+  }
   static std::string prefix(int rank) {
     return fmt::format("[{} {}] ", rank, TwoHosts::address(rank / 2));
   }
@@ -75,6 +95,7 @@ TEST_F(TwoHostsRun, ACutLinkIsReportedWithTheRanksBehindItAndEndsTheWait) {
                       scaled_seconds(seconds(6)), "--heartbeat", scaled_seconds(milliseconds(500))},
                      {"paced", "1000000", "5"});
   ASSERT_TRUE(all_say("ready")) << job.transcript();
+  ASSERT_TRUE(all_are_known()) << job.transcript();
   hosts().cut();
   EXPECT_TRUE(job.complains("the link to host " + hosts().name(1) + " may be cut"))
       << job.transcript();
@@ -91,6 +112,7 @@ TEST_F(TwoHostsRun, ALinkThatHealsBeforeTheRanksAreLostLosesNothing) {
   Child& job = start({"--lost-after", kNever, "--heartbeat", scaled_seconds(milliseconds(300))},
                      {"sums-until", folder.file("end")});
   ASSERT_TRUE(all_say("ready")) << job.transcript();
+  ASSERT_TRUE(all_are_known()) << job.transcript();
   hosts().cut();
   EXPECT_TRUE(job.complains("ranks 2, 3 on host")) << job.transcript();
   hosts().heal();
