@@ -132,15 +132,21 @@ BoundExchange::~BoundExchange() {
   if (exchange::Background* const background = exchange_->background()) background->stop();
   background_ = {};
   follow_values();
-  for (Bound& bound : bound_) {
+  for (const Bound& bound : bound_) {
     bound.parameter.mutable_grad() = at::Tensor();
-    if (!bound.is_view) continue;
+    if (bound.is_view) give_own_memory(bound);
+  }
+}
+
+// Called by the destructor: must not throw.
+void BoundExchange::give_own_memory(const Bound& bound) {
+  at::Tensor parameter = bound.parameter;
+  for (const at::Device device : {parameter.device(), at::Device(at::kCPU)}) {
     try {
-      bound.parameter.set_data(bound.parameter.detach().clone());
+      return parameter.set_data(parameter.detach().to(device, parameter.scalar_type(),
+                                                      /*non_blocking=*/false, /*copy=*/true));
     } catch (const c10::Error&) {
-      // A GPU that has failed copies nothing. Its parameters are lost, and a destructor must not
-      // throw.
-      bound.parameter.set_data(at::Tensor());
+      // The GPU has no memory left, or it has failed: then every use of the parameter fails.
     }
   }
 }

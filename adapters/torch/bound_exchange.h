@@ -30,7 +30,7 @@ class BoundExchange final {
   // give a device work; it may be empty.
   BoundExchange(std::unique_ptr<exchange::Exchange> exchange, std::vector<NamedTensor> parameters,
                 std::function<void()> before_use = {});
-  // Gives the parameters memory of their own again.
+  // Gives the parameters memory of their own again: on the host, if their GPU has none left.
   ~BoundExchange();
   BoundExchange(const BoundExchange&) = delete;
   BoundExchange& operator=(const BoundExchange&) = delete;
@@ -106,6 +106,7 @@ class BoundExchange final {
   void release_gradients();
   void gather();
   void end_update();
+  static void give_own_memory(const Bound& bound);
   void follow_values();
   void follow_gradients();
   void publish_values();
