@@ -132,7 +132,7 @@ Training::Training(Parts parts)
   if (with_.prepared.resume) resume(*with_.prepared.resume);
   if (with_.options.graphs && !has_graphs(with_)) {
     log_.event(done_.steps, "steps run without graphs: " + with_.why_no_graphs);
-    with_.console.say(log_.record().events.back().text);
+    if (with_.job.rank() == 0) fmt::print(stderr, "{}\n", log_.record().events.back().text);
   }
   open_loader();
   if (saves() && (!has_servers() || trainer_.is_first())) writer();

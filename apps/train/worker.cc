@@ -47,12 +47,19 @@ at::Device device_of(const std::vector<std::string>& devices, const Job& job) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(before % cuda_devices())};
 }
 
-// The device of each worker. `tally train` has replaced a list by hosts; under other launchers it
-// is not offered.
-std::vector<std::string> devices_of(const TrainOptions& options, const Job& job) {
+// The device of each worker, cpu or cuda. `tally train` has replaced a list by hosts; under other
+// launchers it is not offered. Each worker knows what `auto` means on its host.
+std::vector<std::string> devices_of(const TrainOptions& options, Job& job) {
   const auto words = or_throw(parse_devices(options.device));
   auto devices = devices_of_workers(words, {job.size()});
   if (!devices) throw Failure(invalid("--device {}: {}", options.device, devices.error().message));
+  const std::string& own = (*devices)[static_cast<std::size_t>(job.rank())];
+  or_throw(check_device(own));
+  const std::int32_t on_gpu = uses_cuda(own) ? 1 : 0;
+  std::vector<std::int32_t> all(devices->size());
+  or_throw(job.world().allgather(std::span(&on_gpu, 1), std::span(all)));
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    (*devices)[rank] = all[rank] != 0 ? "cuda" : "cpu";
   return *devices;
 }
 
@@ -184,7 +191,6 @@ int train_rank(const TrainOptions& options, recipes::Recipe& recipe, Job& job,
   set_threads(threads);
   const std::vector<std::string> devices = devices_of(options, job);
   const std::string& own_device = devices[static_cast<std::size_t>(job.rank())];
-  or_throw(check_device(own_device));
   or_throw(check_precision(options.precision, own_device));
   or_throw(check_graphs(options.graphs, devices));
   const Preparation prepared = or_throw(
