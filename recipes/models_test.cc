@@ -182,5 +182,14 @@ TEST(Task, LossesAndCountsAreThoseOfAPlainLoop) {
   EXPECT_EQ(distance.correct, 0);
 }
 
+// 1.01 is no bfloat16: a target that is rounded to the type of the output would be 1.0078.
+TEST(Task, ARegressionInHalfPrecisionKeepsItsTargets) {
+  const at::Tensor output = torch::tensor({1.0F, 1.0F}).to(at::kBFloat16);
+  const at::Tensor target = torch::tensor({1.01F, 0.99F});
+  const at::Tensor loss = mean_loss(Task::kRegression, output, target);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), 1e-4, 1e-8);
+}
+
 }  // namespace
 }  // namespace tally::recipes

@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <utility>
+
 namespace tally::recipes {
 namespace {
 
@@ -17,10 +19,16 @@ at::Tensor log_losses(const at::Tensor& output, const at::Tensor& target) {
                                               {}, {}, at::Reduction::None);
 }
 
+// Under autocast outputs of half types have float32 targets, and the loss is that in float32.
+at::Tensor squared_losses(const at::Tensor& output, const at::Tensor& target,
+                          torch::nn::MSELossOptions::reduction_t reduction) {
+  const at::ScalarType type = at::promote_types(output.scalar_type(), target.scalar_type());
+  return F::mse_loss(output.to(type).reshape({-1}), target.to(type).reshape({-1}),
+                     F::MSELossFuncOptions().reduction(std::move(reduction)));
+}
+
 at::Tensor losses(Task task, const at::Tensor& output, const at::Tensor& target) {
-  if (task == Task::kRegression)
-    return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}),
-                       F::MSELossFuncOptions().reduction(torch::kNone));
+  if (task == Task::kRegression) return squared_losses(output, target, torch::kNone);
   if (task == Task::kBinary) return log_losses(output, target);
   return F::cross_entropy(rows(output), target.reshape({-1}),
                           F::CrossEntropyFuncOptions().reduction(torch::kNone));
@@ -29,8 +37,7 @@ at::Tensor losses(Task task, const at::Tensor& output, const at::Tensor& target)
 }  // namespace
 
 at::Tensor mean_loss(Task task, const at::Tensor& output, const at::Tensor& target) {
-  if (task == Task::kRegression)
-    return F::mse_loss(output.reshape({-1}), target.to(output.scalar_type()).reshape({-1}));
+  if (task == Task::kRegression) return squared_losses(output, target, torch::kMean);
   if (task == Task::kBinary) return log_losses(output, target).mean();
   return F::cross_entropy(rows(output), target.reshape({-1}));
 }
