@@ -30,11 +30,14 @@ bool is_gpu_memory(std::string_view message) {
 
 // Sentences of our own about a GPU, which say what to do.
 bool is_sentence(std::string_view message) {
-  return has_any(message, {"its memory is full", "of memory were wanted", "(cudaError"});
+  return has_any(message, {"its memory is full", "of memory were wanted", "(cudaError",
+                           "its work was not done after"});
 }
 
 // Whether the GPU has failed in the middle of the work: all later calls of CUDA fail, too.
 bool is_gpu_failure(std::string_view message) {
+  if (has_any(message, {"CUBLAS_STATUS_INVALID_VALUE", "CUBLAS_STATUS_NOT_SUPPORTED"}))
+    return false;
   return has_any(message, {"CUDA error:", "CUDA driver error:", "CUDNN_STATUS_EXECUTION_FAILED",
                            "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_MAPPING_ERROR",
                            "an illegal memory access was encountered", "unspecified launch failure",
@@ -107,6 +110,10 @@ std::string gpu_failure_text(std::string_view message) {
   if (has_any(message, {"no kernel image is available"}))
     return "this libtorch has no kernels for this GPU: install one that supports it, or give "
            "--device cpu";
+  if (has_any(message, {"device-side assert triggered"}))
+    return "the GPU has stopped in a kernel that checks its input, usually because a label or an "
+           "index is out of range: check the data; with CUDA_LAUNCH_BLOCKING=1 libtorch names the "
+           "operation";
   if (is_gpu_failure(message))
     return fmt::format(
         "the GPU has failed: {}; with CUDA_LAUNCH_BLOCKING=1 libtorch names the "

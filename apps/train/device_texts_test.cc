@@ -84,6 +84,13 @@ TEST(Failure, OfAGpuIsToldFromOtherFailures) {
   EXPECT_EQ(torch_failure_text(broken),
             "the GPU has failed: CUDA error: an illegal memory access was encountered; with "
             "CUDA_LAUNCH_BLOCKING=1 libtorch names the operation");
+  EXPECT_THAT(gpu_failure_text("CUDA error: device-side assert triggered\nCompile with"),
+              HasSubstr("a label or an index is out of range"));
+  EXPECT_EQ(gpu_failure_text("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasSgemm("),
+            "");
+  const char* const silent =
+      "the GPU does not answer: its work was not done after 5 min; restart this worker";
+  EXPECT_EQ(gpu_failure_text(silent), silent);
   const char* const shapes = "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)\nException";
   for (const char* own :
        {"NVIDIA H200, GPU 0: failed while adding (cudaErrorIllegalAddress: an illegal memory "
