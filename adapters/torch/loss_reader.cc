@@ -1,8 +1,8 @@
 #include "adapters/torch/loss_reader.h"
 
-#include <thread>
-
 #include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "adapters/torch/gpu_event.h"
 
 namespace tally::adapter {
 
@@ -23,7 +23,7 @@ void LossReader::add(const at::Tensor& loss, double samples) {
 
 double LossReader::take() {
   for (std::size_t i = 0; i < used_; ++i) {
-    while (!reads_[i].copied.query()) std::this_thread::yield();
+    wait_for(reads_[i].copied);
     sum_ += reads_[i].value.item<double>() * reads_[i].samples;
   }
   const double sum = sum_;

@@ -6,8 +6,9 @@
 
 namespace tally::adapter {
 
-// Reads the losses of forward passes. Those on a GPU are copied behind the forward pass, so that
-// take() waits for that only, and not for the work that the GPU has been given since.
+// Reads the losses of forward passes. The copy of a loss on a GPU is queued when it is added, so
+// that take() waits for the work before that only, and not for what the GPU has been given since.
+// Throws Failure if the GPU does not answer.
 class LossReader final {
  public:
   // The mean loss over `samples`.

@@ -4,9 +4,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cstring>
-#include <thread>
 #include <utility>
 
+#include "adapters/torch/gpu_event.h"
 #include "base/check.h"
 #include "base/errors.h"
 
@@ -88,7 +88,7 @@ TensorBatch DeviceBatches::take(const train::Batch& batch) {
 
 // The copy runs before the kernels of its step, so it has usually ended long before.
 void DeviceBatches::release() {
-  while (copied_ && !copied_->query()) std::this_thread::yield();
+  if (copied_) adapter::wait_for(*copied_);
 }
 
 std::string random_state(const at::Device& device) {

@@ -31,7 +31,7 @@ at::Tensor with_channels_last(const at::Tensor& input);
 bool has_channels_last(const std::string& option, bool has_convolutions, const at::Device& device);
 
 // The batches of a training on its device. The loader reads into pinned memory, from which a GPU
-// copies while the program goes on. Threads: one.
+// copies while the program goes on. Throws Failure if the GPU does not answer. Threads: one.
 class DeviceBatches final {
  public:
   struct Options {
