@@ -97,7 +97,9 @@ std::string random_state(const at::Device& device) {
   return {static_cast<const char*>(state.data_ptr()), state.nbytes()};
 }
 
-Result<void> set_random_state(const at::Device& device, const std::string& bytes) {
+Result<bool> set_random_state(const at::Device& device, const std::string& bytes) {
+  // The states of CPUs and GPUs have different sizes.
+  if (bytes.size() != random_state(device).size()) return false;
   at::Tensor state = torch::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
   std::memcpy(state.data_ptr(), bytes.data(), bytes.size());
   try {
@@ -106,7 +108,7 @@ Result<void> set_random_state(const at::Device& device, const std::string& bytes
   } catch (const c10::Error& error) {
     return corrupt(std::string("random state: ") + error.what_without_backtrace());
   }
-  return {};
+  return true;
 }
 
 }  // namespace tally::app

@@ -58,8 +58,9 @@ class DeviceBatches final {
   std::optional<c10::Event> copied_;  // only on a GPU: the last copy
 };
 
-// Saves and restores the state of this rank's random numbers; kCorrupt for other bytes.
+// Saves and restores the state of this rank's random numbers. False, with nothing changed, if the
+// state is that of another kind of device; kCorrupt for other bytes.
 std::string random_state(const at::Device& device);
-Result<void> set_random_state(const at::Device& device, const std::string& bytes);
+Result<bool> set_random_state(const at::Device& device, const std::string& bytes);
 
 }  // namespace tally::app

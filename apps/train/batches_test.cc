@@ -78,6 +78,26 @@ TEST(DeviceBatches, ChannelsAreLastForPicturesOnly) {
   EXPECT_EQ(with_channels_last(rows).data_ptr(), rows.data_ptr());
 }
 
+TEST(RandomState, GoesOnWithTheSameNumbers) {
+  torch::manual_seed(7);
+  const std::string state = random_state(at::kCPU);
+  const at::Tensor expected = torch::rand({4});
+  torch::manual_seed(8);
+  const auto restored = set_random_state(at::kCPU, state);
+  EXPECT_TRUE(restored.has_value() && *restored);
+  EXPECT_TRUE(torch::equal(torch::rand({4}), expected));
+}
+
+// Seed and offset, as the generator of a GPU saves them.
+TEST(RandomState, OfAnotherKindOfDeviceChangesNothing) {
+  torch::manual_seed(7);
+  const at::Tensor expected = torch::rand({4});
+  torch::manual_seed(7);
+  const auto restored = set_random_state(at::kCPU, std::string(16, 'x'));
+  EXPECT_TRUE(restored.has_value() && !*restored);
+  EXPECT_TRUE(torch::equal(torch::rand({4}), expected));
+}
+
 TEST(ChannelsLast, AreForConvolutionsOnGpusUnlessTheUserSaysOtherwise) {
   const at::Device gpu(at::kCUDA, 0);
   EXPECT_TRUE(has_channels_last("auto", true, gpu));

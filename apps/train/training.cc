@@ -180,12 +180,12 @@ void Training::resume(const ResumePoint& point) {
   or_throw(division_.seek(point.state.positions, done_.steps));
   first_step_ = pointed_ = done_.steps;
   agreement_step_ = agreed_step_ = done_.steps;
-  // With another number of ranks, random states cannot continue and are seeded anew.
-  if (reader->ranks() == with_.job.size()) {
-    or_throw(set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank()))));
-  } else {
-    seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
-  }
+  // With another number of ranks, and on another device, random states cannot continue and are
+  // seeded anew.
+  const bool continues =
+      reader->ranks() == with_.job.size() &&
+      or_throw(set_random_state(with_.device, or_throw(reader->rank_state(with_.job.rank()))));
+  if (!continues) seed_torch(with_.options.seed, with_.job.rank(), done_.steps);
   // With servers, one worker writes for all.
   log_.event(done_.steps, reader->ranks() > 1
                               ? fmt::format("resumed from step {}, written by {} workers",
