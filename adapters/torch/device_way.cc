@@ -27,8 +27,8 @@ Result<DeviceWay> way_of_sums(DeviceSums wanted, const DevicePlaces& places) {
   if (wanted == DeviceSums::kNccl) {
     if (places.has_nccl) return DeviceWay::kNccl;
     return invalid(
-        "this build has no support for NCCL: build Tally where nccl.h is found, or choose sums "
-        "through the host");
+        "NCCL is not supported by the builds of all ranks: build Tally where nccl.h is found, or "
+        "choose sums through the host");
   }
   if (have_one_gpu(places)) return DeviceWay::kShared;
   if (wanted == DeviceSums::kShared)
@@ -45,8 +45,8 @@ Result<DeviceWay> way_of_gathers(DeviceSums wanted, const DevicePlaces& places) 
 std::string why_slow(DeviceSums wanted, DeviceWay way, const DevicePlaces& places) {
   if (way != DeviceWay::kHost || wanted == DeviceSums::kHost) return {};
   if (!places.has_nccl)
-    return "gradients of different GPUs travel through host memory: this build has no support for "
-           "NCCL, which is built where nccl.h is found";
+    return "gradients of different GPUs travel through host memory: NCCL is not supported by the "
+           "builds of all ranks; Tally supports it where nccl.h is found";
   return "encoded gradients and new values travel through host memory: some ranks share a GPU, and "
          "others have another one";
 }

@@ -18,7 +18,7 @@ enum class DeviceWay : std::uint8_t {
 // The GPUs of a job.
 struct DevicePlaces {
   std::vector<std::string> gpus;  // by rank: host and hardware id; equal for one GPU
-  bool has_nccl = true;           // whether this build supports it
+  bool has_nccl = true;           // whether the builds of all ranks support it
 };
 
 // The way of sums, the same on all ranks. kInvalid if the ranks cannot have the one that is wanted.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -103,24 +104,33 @@ constexpr bool kHasNccl = true;
 constexpr bool kHasNccl = false;
 #endif
 
-// The GPUs of all ranks, with the running systems that they belong to.
+// The GPUs of all ranks, with the hosts that they belong to.
 Result<DevicePlaces> places_of_all(Communicator& world, exchange::Device& device, Deadline by) {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  using Place = std::array<char, 128>;
-  Place own{};
-  const std::string text = boot + " " + device.id();
-  std::memcpy(own.data(), text.data(), std::min(text.size(), own.size() - 1));
+  // NCCL_HOSTID makes ranks of one GPU ranks of different hosts for NCCL, and so for this choice.
+  std::string host;
+  if (const char* const set = std::getenv("NCCL_HOSTID"))
+    host = set;
+  else
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> host;
+  struct Place {
+    std::array<char, 128> gpu{};
+    bool has_nccl = kHasNccl;
+  };
+  Place own;
+  const std::string text = host + " " + device.id();
+  std::memcpy(own.gpu.data(), text.data(), std::min(text.size(), own.gpu.size() - 1));
   std::vector<Place> all(static_cast<std::size_t>(world.size()));
   TALLY_TRY(world.run({.operation = Operation::kAllgather,
-                       .input = own.data(),
+                       .input = &own,
                        .output = all.data(),
-                       .count = own.size(),
+                       .count = sizeof(Place),
                        .type = DataType::kUInt8,
                        .by = by}));
-  DevicePlaces places{.has_nccl = kHasNccl};
-  for (const Place& place : all)
-    places.gpus.emplace_back(place.data(), strnlen(place.data(), place.size()));
+  DevicePlaces places;
+  for (const Place& place : all) {
+    places.gpus.emplace_back(place.gpu.data(), strnlen(place.gpu.data(), place.gpu.size()));
+    places.has_nccl = places.has_nccl && place.has_nccl;
+  }
   return places;
 }
 
