@@ -193,6 +193,8 @@ void BoundExchange::keep_captured() {
   forget_gradients();
 }
 
+void BoundExchange::forget_captured() { captured_.clear(); }
+
 void BoundExchange::show_captured() {
   for (std::size_t p = 0; p < bound_.size(); ++p) bound_[p].parameter.mutable_grad() = captured_[p];
   arrivals_ = captured_arrivals_;

@@ -48,6 +48,7 @@ class BoundExchange final {
   // show_captured() makes them the gradients of the parameters.
   void keep_captured();
   void show_captured();
+  void forget_captured();
   // libtorch accumulates gradients on the stream on which the hooks were made.
   void renew_hooks();
   // Whether other ranks rely on the announced gradients: the step must then be completed.

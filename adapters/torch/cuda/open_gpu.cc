@@ -50,15 +50,23 @@ class CudaStepGraph final : public StepGraph {
             }};
   }
 
-  // Other threads may go on to copy batches meanwhile: the mode is that of this thread.
+  // The mode concerns this thread only: others, such as those of other ranks, may use the GPU.
   void capture(const std::function<void()>& work) override {
     const c10::DeviceIndex index = stream_.device_index();
+    // A captured step allocates its activations from a pool of its own. Without this call the steps
+    // before would keep theirs, because libtorch gives no cached memory back during a capture.
+    graph_.reset();
+    try {
+      c10::cuda::CUDACachingAllocator::emptyCache();
+    } catch (const c10::Error&) {
+      // Another thread of the program captures a step at this moment.
+    }
     const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(index);
     const at::Generator before = generator.clone();
     graph_ = std::make_unique<at::cuda::CUDAGraph>();
-    graph_->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
+      graph_->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
       graph_->capture_end();
     } catch (...) {

@@ -132,11 +132,21 @@ TEST(TrainerOnGpu, PlansTrainToWhatTheyDoOnTheCpu) {
   ASSERT_TRUE(torch::cuda::is_available());
   at::globalContext().setAllowTF32CuBLAS(false);
   const OptimizerSpec spec = *parse_optimizer("momentum:rate=0.05");
-  for (const char* const plan : {"update=bsp", "codec=bf16", "codec=fp16", "codec=int8",
-                                 "codec=int8+zstd", "update=subset:1"}) {
+  for (const char* const plan :
+       {"update=bsp", "codec=bf16", "codec=fp16", "codec=int8", "codec=fp8", "codec=onebit",
+        "codec=sign", "codec=topk:0.1", "codec=threshold:0.01", "codec=powersgd:2",
+        "codec=int8+zstd", "update=subset:1"}) {
     const TrainerOptions options{.plan = plan};
     expect_near(train(2, false, spec, options), train(2, true, spec, options), 1e-2, plan);
   }
+}
+
+TEST(TrainerOnGpu, ShardedStateTrainsToTheSameModel) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const OptimizerSpec spec = *parse_optimizer("adamw:rate=0.005");
+  expect_near(train(3, true, spec, {}), train(3, true, spec, {.shard_state = true}), 1e-6,
+              "shards");
 }
 
 TEST(TrainerOnGpu, RanksOfAHostTakeItsGpusInTurn) {
@@ -350,13 +360,16 @@ TEST(TrainerGraphs, ARestoredTrainerCapturesAnew) {
     net->to(at::kCUDA);
     Trainer trainer(job, *net, sgd({.rate = 0.05, .momentum = 0.9}), {.graphs = true});
     const TestBatch batch = on_gpu(test_batch(0, 24));
+    int calls = 0;
     const auto losses = [&](int steps) {
       std::vector<double> of_steps;
-      for (int step = 0; step < steps; ++step)
-        of_steps.push_back(
-            trainer
-                .step(24, [&] { return torch::cross_entropy_loss(net->forward(batch.x), batch.y); })
-                .loss);
+      for (int step = 0; step < steps; ++step) {
+        const StepOutcome outcome = trainer.step(24, [&] {
+          ++calls;
+          return torch::cross_entropy_loss(net->forward(batch.x), batch.y);
+        });
+        of_steps.push_back(outcome.loss);
+      }
       return of_steps;
     };
     losses(6);
@@ -367,8 +380,66 @@ TEST(TrainerGraphs, ARestoredTrainerCapturesAnew) {
     trainer.restore(*or_throw(checkpoint::Reader::open(or_throw(checkpoint::find_latest(folder)))));
     const std::vector<double> again = losses(6);
     for (std::size_t i = 0; i < again.size(); ++i) EXPECT_NEAR(again[i], expected[i], 1e-4) << i;
+    EXPECT_EQ(calls, 8);  // four capture a step
   });
   std::filesystem::remove_all(folder);
+}
+
+// Two shards of equal batches one after the other, and the first one again.
+TEST(TrainerGraphs, EachShardIsTrainedOnItsOwnBatches) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const auto run = [](bool graphs) {
+    std::vector<at::Tensor> values;
+    int calls = 0;
+    run_threads(1, [&](Job& job) {
+      torch::manual_seed(3);
+      GraphNet net;
+      net->to(at::kCUDA);
+      Trainer trainer(job, *net, sgd({.rate = 0.05}), {.graphs = graphs});
+      for (const int data : {1, 2, 1}) {
+        const TestBatch all = on_gpu(test_batch(data, 240));
+        for (const TensorBatch& batch : trainer.shard(all.x, all.y, {.batch = 24}))
+          trainer.step(batch.size(), [&] {
+            ++calls;
+            return torch::cross_entropy_loss(net->forward(batch.x), batch.y);
+          });
+      }
+      values = copies_of(*net);
+    });
+    EXPECT_EQ(calls, graphs ? 12 : 30);  // four calls capture the steps of a shard
+    return values;
+  };
+  expect_near(run(false), run(true), 1e-4, "shards");
+}
+
+TEST(TrainerGraphs, RanksThatShareAGpuReplayTheirSteps) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  at::globalContext().setAllowTF32CuBLAS(false);
+  const auto run = [](bool graphs) {
+    std::vector<at::Tensor> values;
+    run_threads(2, [&](Job& job) {
+      SmallNet net = own_net(1);
+      net->to(at::kCUDA);
+      Trainer trainer(job, *net, sgd({.rate = 0.05, .momentum = 0.9}), {.graphs = graphs});
+      const TestBatch fixed = on_gpu(part_of(test_batch(0, 48), job.rank(), 2));
+      int calls = 0;
+      for (int step = 0; step < 12; ++step) {
+        const TestBatch own = part_of(test_batch(step, 48), job.rank(), 2);
+        fixed.x.copy_(own.x);
+        fixed.y.copy_(own.y);
+        trainer.step(24, [&] {
+          ++calls;
+          return loss_of(net, fixed);
+        });
+      }
+      EXPECT_EQ(calls, graphs ? 4 : 12);
+      if (job.rank() == 0) values = copies_of(*net);
+      ASSERT_TRUE(job.world().barrier().has_value());
+    });
+    return values;
+  };
+  expect_near(run(false), run(true), 1e-4, "two ranks");
 }
 
 TEST(TrainerGraphs, PlansAndOptionsThatCannotBeCapturedAreNamed) {
