@@ -43,6 +43,18 @@ TEST(ResNet50, HasTheKnownParametersWithTheLargeStem) {
   EXPECT_EQ(model.forward(torch::zeros({2, 3, 64, 64})).sizes(), (at::IntArrayRef{2, 1000}));
 }
 
+// ImageNet's size. The last convolutions have 7x7 pixels, and every parameter has a gradient.
+TEST(ResNet50, ComputesGradientsOfAPictureOfThePublishedSize) {
+  torch::manual_seed(6);
+  ResNet model(resnet50({.channels = 3, .size = 224, .classes = 1000}));
+  const at::Tensor scores = model.forward(torch::randn({1, 3, 224, 224}));
+  mean_loss(Task::kClassification, scores, torch::tensor({7}, at::kLong)).backward();
+  for (const auto& parameter : model.named_parameters()) {
+    ASSERT_TRUE(parameter.value().grad().defined()) << parameter.key();
+    EXPECT_TRUE(parameter.value().grad().isfinite().all().item<bool>()) << parameter.key();
+  }
+}
+
 TEST(ResNet50, HasTheNamesThatTorchvisionGives) {
   const ResNet model(resnet50({.channels = 3, .size = 224, .classes = 1000}));
   const auto names = model.named_parameters().keys();
