@@ -95,7 +95,7 @@ void add_workers(Command& command, TrainOptions& o) {
               {.least = 1, .most = kMostWorkers});
   command.add("--device", &o.device,
               "auto, cpu or cuda, or one of them for each worker or each host, as in cuda,cpu,cpu. "
-              "auto: CUDA if available. The workers of a host take its GPUs in turn",
+              "auto: CUDA if available. The workers of a host are assigned its GPUs round-robin",
               {.value = "DEVICE[,...]",
                .check = [](const std::string& text) { return problem_of(parse_devices(text)); }});
   command.add("--balance", &o.balance,

@@ -39,7 +39,8 @@ using adapter::or_throw;
 
 namespace {
 
-// The workers of a host that compute on GPUs take its GPUs in turn; their ranks follow each other.
+// The workers of a host that compute on GPUs are assigned its GPUs round-robin; their ranks follow
+// each other.
 at::Device device_of(const std::vector<std::string>& devices, const Job& job) {
   const auto own = devices.begin() + job.rank();
   if (!uses_cuda(*own)) return at::kCPU;

@@ -36,7 +36,7 @@ struct Workers {
 };
 
 // Starts each contender on this machine with the ranks of `workers`. An error names what is not
-// installed. Several ranks take the GPUs of the machine in turn.
+// installed. Several ranks are assigned the GPUs round-robin.
 Result<Launch> launch_tally(const Workers& workers);
 // A plain libtorch loop in one process, which processes the batches of `parts` ranks in each step.
 Result<Launch> launch_plain(const Workers& workers, const std::string& contender, int parts);

@@ -308,7 +308,7 @@ def parse_options():
 
 
 def device_of(options, rank):
-    """The ranks take the GPUs in turn."""
+    """The ranks are assigned the GPUs round-robin."""
     if options.device != "cuda":
         return torch.device("cpu")
     device = torch.device("cuda", rank % torch.cuda.device_count())

@@ -52,7 +52,7 @@ std::string run_on_gpu(TrainLoop& loop, int steps) {
 }
 
 // The device of a rank, which becomes the current one of this thread while an object exists. Ranks
-// take the GPUs in turn.
+// are assigned the GPUs round-robin.
 class RankDevice final {
  public:
   static Result<std::unique_ptr<RankDevice>> of(const Computation& computation, int local_rank) {

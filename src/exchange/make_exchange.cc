@@ -103,10 +103,10 @@ Result<bool> is_on_devices(Communicator& world, const ExchangeOptions& options) 
   TALLY_TRY(world.allreduce(std::span(&with_one, 1)));
   const bool all_have = with_one == world.size();
   if (with_one > 0 && world.rank() == 0 && options.update.on_event && !(all_have && fit.fits))
-    options.update.on_event(
-        "gradients go through host memory: " +
-        (fit.fits ? fmt::format("{} of {} workers have a GPU", with_one, world.size())
-                  : fit.reason));
+    options.update.on_event("gradients go through host memory: " +
+                            (fit.fits ? fmt::format("{} of {} workers {} a GPU", with_one,
+                                                    world.size(), with_one == 1 ? "has" : "have")
+                                      : fit.reason));
   return all_have && fit.fits;
 }
 

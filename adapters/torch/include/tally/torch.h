@@ -58,7 +58,7 @@ struct ParameterGroup {
 };
 
 // The device for this rank's module: a GPU if libtorch sees any, else the CPU. The ranks of a host
-// take its GPUs in turn.
+// are assigned its GPUs round-robin.
 at::Device device_of(const Job& job);
 
 // Disables weight decay, and the trust ratio of lamb and lars, for biases and normalisation: for
