@@ -2,9 +2,10 @@
 """tools/check_documents.py [--root ROOT] BUILD: checks that the documents show what exists.
 
 Every command of `tally` in a document, in a block or in backticks, must exist, and so must its
-options and the values of options with a fixed set. The same holds for targets of make, presets,
-programs of the build, tests that docs/failures.md names, paths in backticks, and links. Tables
-have as many cells in each row as in their head. Python and Make files in fences are not read.
+options and the values of options with a fixed set. The same holds for scripts in tools/ and their
+options, targets of make, presets, programs of the build, tests that docs/failures.md names, paths
+in backticks, and links. Tables have as many cells in each row as in their head. Python and Make
+files in fences are not read.
 
 BUILD is the folder of the build, with tally and its tests. Exit code 1 if something is wrong.
 """
@@ -122,6 +123,17 @@ def tally_problems(words, programs):
     return problems
 
 
+def script_problems(script, words, programs):
+    """What is wrong with the words after a script in tools/, whose --help lists its options."""
+    path = os.path.join(programs.root, script)
+    if not os.path.exists(path):
+        return [f"there is no {script}"]
+    done = subprocess.run([path, "--help"], capture_output=True, text=True, check=False)
+    options = re.findall(r"^ +(--[a-z-]+)", done.stdout, re.MULTILINE)
+    return [f"{script} has no option {word}" for word in words
+            if word.startswith("-") and word not in options]
+
+
 def problems_of(words, programs):
     """What is wrong with a command, given as words."""
     while words and re.match(r"[A-Z_]+=|until$", words[0]):
@@ -151,6 +163,8 @@ def problems_of(words, programs):
     if program == "ninja":
         return [f"there is no target {word}" for word in words[3:]
                 if f"build {word}:" not in programs.ninja]
+    if program.startswith("tools/"):
+        return script_problems(program, words[1:], programs)
     if program.startswith("build/"):
         target = program.split("/", 2)[2]
         pattern = rf"^build {re.escape(target)}[: ]"
@@ -173,7 +187,7 @@ def command_findings(name, lines, programs):
         fenced = fenced != line.startswith("```")
         if fenced or line.startswith("    "):
             continue
-        for text in re.findall(r"`((?:tally|make|build/release/tally) [^`]+)`", line):
+        for text in re.findall(r"`((?:tally|make|build/release/tally|tools/[^`\s]+) [^`]+)`", line):
             if text in NO_COMMANDS:
                 continue
             try:

@@ -20,7 +20,8 @@ HELP = {
 
 class Programs(check.Programs):
     def __init__(self):
-        self.has_torch, self.helps, self.root = True, {}, "."
+        self.has_torch, self.helps = True, {}
+        self.root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
         self.makefile = "FUZZ_SECONDS ?= 1\ntest: build\nasan tsan: %: x\n"
         self.ninja = "build examples/05_hello_job: link\nbuild codec_test: phony\n"
 
@@ -43,6 +44,8 @@ def test_commands():
                  "    tally run --bind=cores --ranks 2 -- build/release/examples/05_hello_job",
                  "    $ tally bench codec --json x\n    output --nonsense",
                  "    tally train lenet --resume=5 \\\n        --plan x",
+                 "    tools/gpu_check.sh --only kernels --quick",
+                 "Text with `tools/gpu_check.sh --only mixed`.",
                  "    make test FUZZ_SECONDS=5     words", "    make asan tsan",
                  "    ninja -C build/dev codec_test", "    tally run: rank 2: it is gone",
                  "Text with `tally bench codec --json FILE`, `tally run ...` and `make test`.",
@@ -59,6 +62,9 @@ def test_commands():
                      ("    $ until tally train lenet --x; do sleep 1; done", "no option --x"),
                      ("    $ tally bench codec -x", "no option -x"),
                      ("Text with `tally bench codec --jsn FILE`.", "no option --jsn"),
+                     ("    tools/gpu_check.sh --fast", "no option --fast"),
+                     ("Text with `tools/gpu_check.sh --fast --only mixed`.", "no option --fast"),
+                     ("    tools/gpu_chek.sh", "no tools/gpu_chek.sh"),
                      ("    make tests", "no target tests"),
                      ("    make test LENGTH=5", "no variable LENGTH"),
                      ("    ninja -C build/dev codecs_test", "no target codecs_test"),

@@ -10,7 +10,7 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/*.md", "recipes/README.md",
 # A line of a block is a command if it begins with "$ " or with one of these words; lines of
 # transcripts, which have a "$ " somewhere, need it.
 PROGRAMS = ["tally", "make", "cmake", "ninja", "ctest", "mpirun", "srun", "torchrun", "kubectl",
-            "podman", "export", "build/", ".ci/run", "TALLY_", "PKG_CONFIG_PATH="]
+            "podman", "export", "build/", "tools/", ".ci/run", "TALLY_", "PKG_CONFIG_PATH="]
 
 MESSAGE = re.compile(r"tally [a-z ]+: ")  # of tally, on stderr
 

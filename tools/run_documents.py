@@ -71,6 +71,7 @@ NOT_RUN = [
     ("tally train logistic --data a9a*", "needs the dataset"),
     ("tally train widedeep --data adult *", "needs the dataset"),
     ("build/dev/*", "needs the preset dev"),
+    ("tools/gpu_check.sh *", "needs a GPU; gpu_check_test.py does it without one"),
 ]
 
 # Transcripts whose output is compared, apart from numbers and the order of lines. The output of
