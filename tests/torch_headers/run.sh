@@ -1,8 +1,9 @@
 #!/bin/sh
 # run.sh SOURCE CXX REAL FOLDER wheel|archive: makes a libtorch in FOLDER from the headers in REAL,
 # with headers of fmt and other libraries that are errors. Then it configures SOURCE with that
-# libtorch, once with the libraries of the system and once with fmt in a prefix, and lets the
-# compiler read the sources of adapters/torch and their tests. It builds nothing.
+# libtorch, and lets the compiler read sources without building anything: those of adapters/torch
+# with the headers of a wheel; the benchmark of trainings with those of an archive, once with the
+# libraries of the system and once with fmt in a prefix.
 set -eu
 
 source=$1
@@ -23,8 +24,8 @@ for folder in torch ATen c10 caffe2; do
   [ ! -e "$real/$folder" ] || ln -s "$real/$folder" "$foreign/$folder"
 done
 for header in fmt/args.h fmt/base.h fmt/chrono.h fmt/color.h fmt/core.h fmt/format.h fmt/ostream.h \
-  fmt/ranges.h fmt/std.h nlohmann/json.hpp nlohmann/json_fwd.hpp spdlog/spdlog.h \
-  gtest/gtest.h gmock/gmock.h; do
+  fmt/ranges.h fmt/std.h nlohmann/json.hpp nlohmann/json_fwd.hpp \
+  spdlog/spdlog.h; do
   mkdir -p "$foreign/${header%/*}"
   echo "#error libtorch's own $header is included" > "$foreign/$header"
 done
@@ -67,13 +68,12 @@ fi
 configure found
 own=$(sed -n 's/.*libtorch has headers of fmt; \(.*\) comes before them$/\1/p' "$work/found.log")
 own=${own:-/usr/include/fmt}
-# The tests and the benchmark are compiled with one kind only, because they take long.
 if [ "$kind" = wheel ]; then
-  compile found "$own" tally_torch torch_test
+  compile found "$own" tally_torch
   echo "torch_headers: headers of a wheel do not replace those of the project's libraries"
   exit 0
 fi
-compile found "$own" tally_torch tally_bench_train_torch
+compile found "$own" tally_bench_train_torch
 prefix=$work/prefix
 mkdir -p "$prefix/include" "$prefix/lib/cmake/fmt"
 cp -r "$own" "$prefix/include/fmt"
@@ -85,5 +85,5 @@ add_library(fmt::fmt INTERFACE IMPORTED)
 set_target_properties(fmt::fmt PROPERTIES INTERFACE_INCLUDE_DIRECTORIES $prefix/include)
 END
 configure in_prefix -DCMAKE_PREFIX_PATH="$prefix"
-compile in_prefix "$prefix/include/fmt" tally_torch
+compile in_prefix "$prefix/include/fmt" tally_bench_train_torch
 echo "torch_headers: headers of an archive do not replace those of the project's libraries"
