@@ -8,15 +8,16 @@
 #   --torch FOLDER   the folder of torch's __init__.py; default: that of --python
 #   --python PROGRAM a python with torch, also for the peers in benchmarks; default: python3
 #   --build FOLDER   default: build/gpu
-#   --only PARTS     of build, tests, kernels, train, share, sizes, mixed, text, with commas between
-#                    them; default: all that have their data
+#   --only PARTS     of build, tests, kernels, train, share, ways, sizes, mixed, text, with commas
+#                    between them; default: all that have their data
 #   --pictures DATA  for mixed, which trains lenet on a GPU and CPUs: MNIST, in a folder or by name
 #   --text FILE      for text, which trains gpt with nanoGPT's settings: tiny Shakespeare
 #   --quick          fewer steps in the benchmarks of train and share, whose contenders then take
 #                    longer to start than to train
 #
-# sizes trains a few steps of resnet50 with ImageNet's pictures and classes and of GPT-2 small, in
-# bfloat16 and with made data.
+# ways trains gpt with workers that sum in GPU memory, by NCCL, and in both ways, and compares the
+# losses. sizes trains a few steps of resnet50 with ImageNet's pictures and classes and of GPT-2
+# small, in bfloat16 and with made data.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,7 @@ die() {
 torch=
 python=python3
 build=build/gpu
-parts=(build tests kernels train share sizes mixed text)
+parts=(build tests kernels train share ways sizes mixed text)
 only=
 pictures=
 text=
@@ -160,6 +161,34 @@ gpt2() {
       --batch 8 --rate 6e-4 --sample-length 0
 }
 
+# losses NUMBER WORKERS OPTION...: appends two results of the same training to ways.jsonl. The
+# workers share the GPU; in the second training NCCL takes them for NUMBER on each host.
+losses() {
+  local here=$1 workers=$2
+  shift 2
+  local common=(train gpt --data "$logs/documents.txt" --device cuda --layers 2 --heads 2 --width 64
+    --context 64 --batch 8 --steps 60 --sample-length 0 --no-progress
+    --json "$logs/ways.jsonl" "$@")
+  "$build/tally" "${common[@]}" --workers "$workers" &&
+    NCCL_DEBUG=VERSION "$build/tally" run -n "$workers" -- sh -c \
+      "NCCL_HOSTID=host\$((TALLY_RANK / $here))"' exec "$@"' sh "$build/tally" "${common[@]}" |
+    tee "$logs/nccl.log" && grep -q 'NCCL version' "$logs/nccl.log"
+}
+ways() {
+  cat docs/*.md > "$logs/documents.txt" && rm -f "$logs/ways.jsonl" &&
+    losses 1 2 && losses 1 2 --shard-state && losses 1 2 --plan codec=int8 && losses 2 3 &&
+    "$python" - "$logs/ways.jsonl" <<'END'
+import json
+import sys
+
+with open(sys.argv[1]) as lines:
+    losses = [json.loads(line)["test_loss"] for line in lines]
+pairs = list(zip(losses[::2], losses[1::2], strict=True))
+print("ways: losses by GPU memory and by NCCL:", pairs)
+sys.exit(any(abs(one - other) > 1e-3 * one for one, other in pairs) or len(pairs) != 4)
+END
+}
+
 part build compile
 [ "$failed" -eq 0 ] || die "the build failed: $logs/build.log"
 part tests ctest --test-dir "$build" -L '^gpu$' --output-on-failure --no-tests=error
@@ -171,6 +200,7 @@ for precision in float32 bfloat16; do
     --graphs --precision "$precision" --channels-last
 done
 part share bench --model mlp --ranks 4 --against ddp
+part ways ways
 part sizes-resnet50 resnet50
 part sizes-gpt2 gpt2
 [ -z "$pictures" ] || part mixed mixed

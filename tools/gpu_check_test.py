@@ -24,7 +24,8 @@ class Machine:
         self.torch = os.path.join(folder, "torch")
         self.write("torch/lib/libtorch_cuda.so", "")
         self.write("bin/nvidia-smi", "#!/bin/sh\necho 'Some GPU, 580.1'\n")
-        for program in ["bin/cmake", "bin/ctest", "build/tally", "build/bench/cuda/cuda_bench"]:
+        self.write_tally(1.5)
+        for program in ["bin/cmake", "bin/ctest", "build/bench/cuda/cuda_bench"]:
             name = os.path.basename(program)
             self.write(program, f'#!/bin/sh\necho "{name} $*" >> "{self.calls}"\n'
                                 'echo "completed after 1 step"\n')
@@ -35,6 +36,18 @@ class Machine:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(path, 0o755)
+
+    def write_tally(self, loss_by_nccl):
+        """A tally whose trainings end with a loss of 1.5, and with the other one under NCCL."""
+        self.write("build/tally", f"""#!/bin/sh
+echo "tally $*" >> "{self.calls}"
+echo "completed after 1 step"
+loss=1.5
+[ -z "$NCCL_DEBUG" ] || {{ echo "NCCL version 2.28"; loss={loss_by_nccl}; }}
+case $* in
+  *ways.jsonl*) echo "{{\\"test_loss\\": $loss}}" >> "{self.build}/check/ways.jsonl" ;;
+esac
+""")
 
     def run(self, *options):
         """The exit code, the output, and the calls of the programs."""
@@ -70,7 +83,7 @@ def test_parts(machine):
     expect(code == 0 and "all parts passed in" in output, output)
     expect("not run: mixed (--pictures), text (--text)" in output, output)
     for call in ["cmake --build", "ctest --test-dir", "cuda_bench", "bench train", "resnet50",
-                 "--layers 12"]:
+                 "--layers 12", "NCCL_HOSTID=host$((TALLY_RANK / 2))"]:
         expect(call in calls, f"no call of {call}: {calls}")
     expect("train lenet" not in calls, calls)
     with open(os.path.join(machine.build, "check", "summary.txt"), encoding="utf-8") as file:
@@ -83,6 +96,14 @@ def test_parts(machine):
     code, output, calls = machine.run("--only", "kernels,tests")
     expect(code == 0 and "not run" not in output, output)
     expect([call.split()[0] for call in calls.splitlines()] == ["ctest", "cuda_bench"], calls)
+
+
+def test_losses(machine):
+    code, output, _ = machine.run("--only", "ways")
+    expect(code == 0, output)
+    machine.write_tally(1.6)
+    code, output, _ = machine.run("--only", "ways")
+    expect(code == 1 and "(1.5, 1.6)" in output, "losses that differ are a failure")
 
 
 def test_failures(machine):
@@ -98,6 +119,6 @@ def test_failures(machine):
     expect(code == 2 and "no GPU" in output, output)
 
 
-for test in [test_refusals, test_parts, test_failures]:
+for test in [test_refusals, test_parts, test_losses, test_failures]:
     with tempfile.TemporaryDirectory() as top:
         test(Machine(top))
