@@ -219,14 +219,15 @@ Result<void> DeviceExchange::ready(std::size_t parameter, const std::byte* elsew
   return ending(take_gradient(parameter, elsewhere));
 }
 
-// Without samples a rank knows only after agree() whether a parameter is encoded.
+// Without samples a rank knows only after agree() whether a parameter is encoded. A rank that is
+// alone starts nothing before complete(), so that a backward pass that throws leaves no trace.
 Result<void> DeviceExchange::take_gradient(std::size_t parameter, const std::byte* place) {
   // A parameter without elements may have a gradient without an address.
   TALLY_CHECK(place != nullptr || parameters()[parameter].count() == 0);
   const std::size_t b = model_->layout().place_of[parameter].bucket;
   if (places_[parameter] == nullptr) --missing_[b];
   places_[parameter] = place != nullptr ? place : piece_table_.data;
-  if ((!sum_ && !encoding_) || !is_announced_ || samples_ == 0) return {};
+  if (replicas_->size() == 1 || !is_announced_ || samples_ == 0) return {};
   const Stopwatch watch(updating_);
   while (started_ < missing_.size() && missing_[started_] == 0)
     TALLY_TRY(start_bucket(started_, all_used_));
@@ -275,8 +276,9 @@ Result<StepTotals> DeviceExchange::complete(const StepContribution& contribution
 Result<StepTotals> DeviceExchange::complete_step(const StepContribution& contribution,
                                                  bool draining, double* drained) {
   rates_ = contribution.rates;
-  // Gradients of ranks without samples are not read.
-  if (!is_announced_ || contribution.samples == 0) {
+  // Sums that are started have the announced weight. Gradients of ranks without samples are not
+  // read.
+  if (started_ == 0 || contribution.samples == 0) {
     weight_ = contribution.samples == 0 ? 0 : contribution.weight;
     samples_ = contribution.samples;
   }

@@ -90,6 +90,36 @@ TEST(DeviceExchange, AGradientThatIsNotFiniteIsDiscardedOnAllRanks) {
   });
 }
 
+// The backward pass of an announced step has thrown. Its samples, and the gradients that it had, do
+// not count.
+TEST(DeviceExchange, AnAbandonedStepLeavesNoTrace) {
+  for (const char* const codec : {"none", "int8"}) {
+    const auto options = encoded_model(codec, sgd({.rate = 0.1}));
+    run_ranks(Network::kInProcess, 1, [&](Job& job) {
+      Values expected;
+      for (const bool abandons : {false, true}) {
+        const auto exchange = make_device_exchange(job, options);
+        const Values wrong(options.parameters.size(), std::vector<float>(270 * 500, 9.0F));
+        const std::size_t last = options.parameters.size() - 1;
+        if (abandons) {
+          ASSERT_TRUE(exchange->announce({.samples = 64, .weight = 64}).has_value());
+          for (const std::size_t p : {last, last - 1, last - 2})
+            ASSERT_TRUE(exchange->ready(p, reinterpret_cast<const std::byte*>(wrong[p].data()))
+                            .has_value());
+        }
+        const Values right = initial_values(options);
+        for (std::size_t p = 0; p <= last; ++p)
+          ASSERT_TRUE(exchange->ready(p, reinterpret_cast<const std::byte*>(right[p].data()))
+                          .has_value());
+        ASSERT_TRUE(
+            exchange->complete({.samples = 32, .weight = 32, .rates = {0.1, 0.05}}).has_value());
+        if (!abandons) expected = device_values(*exchange, options);
+        EXPECT_TRUE(device_values(*exchange, options) == expected) << codec;
+      }
+    });
+  }
+}
+
 // Rank 1 ends in the middle of a step. The others keep the version before it, and go on.
 TEST(DeviceExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
   const auto options = encoded_model("none", adam({.rate = 0.01}));
