@@ -27,11 +27,15 @@ struct Training {
 
 // One parameter is of bfloat16, with a master copy.
 GroupUpdate::Options saved_options(const std::string& codec) {
+  const bool has_momentum = codec.starts_with("sign") || codec.starts_with("topk");
   auto options = encoded_model(
-      codec, codec == "sign" ? sgd({.rate = 0.1, .momentum = 0.9}) : adam({.rate = 0.01}));
+      codec, has_momentum ? sgd({.rate = 0.1, .momentum = 0.9}) : adam({.rate = 0.01}));
   options.parameters[5].type = DataType::kBFloat16;
   return options;
 }
+
+const std::vector<const char*> kSavedCodecs = {
+    "none", "int8", "sign:momentum=early", "topk:0.05", "powersgd:2"};
 
 TrainedModel model_of(const GroupUpdate::Options& options) {
   return {options.parameters, options.optimizers, options.codec};
@@ -179,7 +183,7 @@ void move(const GroupUpdate::Options& options, const Training& from, const Train
 
 TEST(DeviceCheckpoint, MovesBetweenDevicesAndHostMemory) {
   const std::vector<Place> places = {Place::kGroup, Place::kReplicated, Place::kSharded};
-  for (const char* const codec : {"none", "int8", "sign"})
+  for (const char* const codec : kSavedCodecs)
     for (const Place from : places)
       for (const Place to : places)
         if (from != Place::kGroup || to != Place::kGroup)
@@ -198,7 +202,7 @@ TEST(DeviceCheckpoint, MovesToAnotherNumberOfRanks) {
 
 // The restored exchange continues with the bits of one that was not interrupted.
 TEST(DeviceCheckpoint, ContinuesBitForBit) {
-  for (const char* const codec : {"none", "int8", "sign"})
+  for (const char* const codec : kSavedCodecs)
     for (const Place place : {Place::kReplicated, Place::kSharded}) {
       const auto options = saved_options(codec);
       run_ranks(Network::kInProcess, 3, [&](Job& job) {
