@@ -192,7 +192,6 @@ std::size_t DeviceEncoding::capacity_of(const Bucket& bucket) const {
 }
 
 Result<void> DeviceEncoding::connect(Communicator& world, const Ways& ways, Deadline by) {
-  gather_.reset();
   world_ = &world;
   std::vector<std::size_t> capacities;
   for (Bucket& bucket : buckets_) {

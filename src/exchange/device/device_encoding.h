@@ -22,6 +22,7 @@ class DeviceEncoding final : public EncodedBuckets {
   static Result<std::unique_ptr<DeviceEncoding>> make(const Options& options);
 
   Result<void> connect(Communicator& world, const Ways& ways, Deadline by) override;
+  void disconnect() override { gather_.reset(); }
   bool encodes(std::size_t bucket, std::uint64_t /*updates*/) const override {
     return !buckets_[bucket].parts.empty();
   }
@@ -30,6 +31,8 @@ class DeviceEncoding final : public EncodedBuckets {
   Result<void> start(std::size_t bucket, const Step& step, double samples) override;
   // kCorrupt if a rank has sent bytes that are no encoding.
   Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) override;
+  // The residuals take a step along when it is encoded and averaged.
+  Result<void> catch_up(const Step& /*step*/) override { return {}; }
   void end_step() override {}
   void abort(const Error& why) override {
     if (gather_) gather_->abort(why);

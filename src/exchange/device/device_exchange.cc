@@ -153,7 +153,6 @@ Result<void> DeviceExchange::connect(Deadline by) {
   TALLY_TRY(make_sums(by));
   if (encoding_)
     TALLY_TRY(encoding_->connect(*replicas_, {options_.make_sum, options_.make_gather}, by));
-  new_values_.reset();
   if (!is_sharded()) return {};
   std::vector<std::size_t> capacities;
   for (std::size_t b = 0; b < first_piece_.size(); ++b) {
@@ -381,6 +380,10 @@ Result<void> DeviceExchange::reform(Communicator& replicas) {
 // update. A rank that has made it gives the others its model. Codec state that is the same on all
 // ranks must stay so, also if only some of them have the averages of a step that failed.
 Result<void> DeviceExchange::reform_on(Communicator& replicas) {
+  // They use the former communicator.
+  sum_.reset();
+  new_values_.reset();
+  if (encoding_) encoding_->disconnect();
   const Deadline by = after(kSetupTimeout);
   const auto own = static_cast<std::int64_t>(updates_);
   std::vector<std::int64_t> all(static_cast<std::size_t>(replicas.size()));
@@ -389,6 +392,8 @@ Result<void> DeviceExchange::reform_on(Communicator& replicas) {
   const auto root = static_cast<Rank>(newest - all.begin());
   if (*std::min_element(all.begin(), all.end()) < *newest) {
     TALLY_TRY(copy_model(replicas, root, by));
+    if (encoding_ && own < *newest)
+      TALLY_TRY(encoding_->catch_up({.number = updates_, .used = used_}));
     updates_ = static_cast<std::uint64_t>(*newest);
   }
   if (encoding_) TALLY_TRY(encoding_->spread_shared(replicas, root, by));

@@ -24,14 +24,14 @@ namespace tally::exchange {
 // codec EncodedBuckets makes the average of all ranks instead.
 //
 // There is one generation of values. All ranks wait until everyone has the sums of all buckets;
-// before that a step is discarded by doing nothing, and after it each rank updates its own replica
-// in place. A rank that is lost in between leaves some ranks an update behind; reform() copies the
-// model of a rank that has made the update to them.
+// before that a step is discarded, and after it each rank updates its own replica in place. A rank
+// that is lost in between leaves some ranks an update behind; reform() gives them the model of a
+// rank that has made the update. The residuals of a codec may include a step that was discarded.
 //
 // With Options::shards_state a rank keeps optimizer state and master copies for its range of each
 // bucket only. It updates that range, and a DeviceGather hands its new values to the other ranks.
-// Sums still arrive as a whole on every rank, so this costs the bytes of an all-gather more than
-// replicated state, or half as much again; the results have the same bits. The state of a rank is
+// Sums still arrive as a whole on every rank, so this costs one extra all-gather per step, about
+// 1.5 times the traffic of replicated state; the results have the same bits. The state of a rank is
 // lost with it: reform() refuses, and an error while values travel leaves them undefined.
 //
 // An error of a device, or of memory that a rank cannot allocate, ends the exchange on all ranks:

@@ -109,8 +109,8 @@ TEST(DeviceExchange, AnAbandonedStepLeavesNoTrace) {
         }
         const Values right = initial_values(options);
         for (std::size_t p = 0; p <= last; ++p)
-          ASSERT_TRUE(exchange->ready(p, reinterpret_cast<const std::byte*>(right[p].data()))
-                          .has_value());
+          ASSERT_TRUE(
+              exchange->ready(p, reinterpret_cast<const std::byte*>(right[p].data())).has_value());
         ASSERT_TRUE(
             exchange->complete({.samples = 32, .weight = 32, .rates = {0.1, 0.05}}).has_value());
         if (!abandons) expected = device_values(*exchange, options);
@@ -221,10 +221,138 @@ TEST(DeviceExchange, AFailedDeviceIsALostRankForTheOthers) {
   }
 }
 
+// Fails on this rank in operations that `fails` selects, when they are complete on all ranks.
+class FailingCommunicator final : public Communicator {
+ public:
+  FailingCommunicator(Communicator& inner, std::function<bool(const Request&)> fails)
+      : inner_(inner), fails_(std::move(fails)) {}
+
+  Rank rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Result<void> run(const Request& request) override {
+    TALLY_TRY(inner_.run(request));
+    if (!fails_(request)) return {};
+    return make_error(ErrorCode::kPeerLost, 0, "the link to rank 0 is cut");
+  }
+  Handle start(const Request& request) override { return inner_.start(request); }
+  Result<SharedBuffer> allocate(std::size_t bytes) override { return inner_.allocate(bytes); }
+  Result<std::vector<std::span<std::byte>>> share(const SharedBuffer& buffer,
+                                                  Deadline by) override {
+    return inner_.share(buffer, by);
+  }
+  Result<std::unique_ptr<Communicator>> split(int colour, int key, Deadline by) override {
+    return inner_.split(colour, key, by);
+  }
+  void close() override { inner_.close(); }
+  void abort(const Error& why) override { inner_.abort(why); }
+  Traffic traffic() const override { return inner_.traffic(); }
+  std::string recent_operations() const override { return inner_.recent_operations(); }
+
+ private:
+  Communicator& inner_;
+  const std::function<bool(const Request&)> fails_;
+};
+
+// Rank 1 fails in the operation that commits step 2, which the others make. After the reform it has
+// made the step, too, and its gradient counts once: all bits are those of a training without
+// failure.
+TEST(DeviceExchange, ARankThatMissesTheCommitCatchesUp) {
+  for (const char* const codec :
+       {"none", "int8:feedback=on", "sign", "topk:0.05", "powersgd:2", "powersgd:2,warmup=3"}) {
+    SCOPED_TRACE(codec);
+    const auto options = encoded_model(codec, sgd({.rate = 0.1, .momentum = 0.9}));
+    const Operation commit =
+        options.codec.kind == plan::Codec::kNone ? Operation::kAllreduce : Operation::kBarrier;
+    const Course course{.steps = 5};
+    const std::vector<Values> expected = train_on_devices(Network::kInProcess, 3, options, course);
+    std::latch others(2);
+    run_ranks(Network::kInProcess, 3, [&](Job& job) {
+      const auto rest = job.world().split(0, job.rank(), soon());
+      ASSERT_TRUE(rest.has_value());
+      bool is_due = false;
+      FailingCommunicator world(job.world(), [&](const Request& request) {
+        // Gradients are float32.
+        if (!is_due || request.operation != commit || request.type == DataType::kFloat32)
+          return false;
+        others.wait();
+        return true;
+      });
+      auto made = try_device_exchange(world, options);
+      ASSERT_TRUE(made.has_value()) << to_string(made.error());
+      DeviceExchange& exchange = **made;
+      ASSERT_TRUE(take_device_steps(job.rank(), exchange, options, course, 0, 2).has_value());
+      is_due = job.rank() == 1;
+      const auto taken = take_device_steps(job.rank(), exchange, options, course, 2, 3);
+      EXPECT_EQ(taken.has_value(), job.rank() != 1);
+      EXPECT_EQ(exchange.steps(), job.rank() == 1 ? 2U : 3U);
+      if (job.rank() != 1) others.count_down();
+      const auto reformed = exchange.reform(**rest);
+      ASSERT_TRUE(reformed.has_value()) << to_string(reformed.error());
+      EXPECT_EQ(exchange.steps(), 3U);
+      ASSERT_TRUE(take_device_steps(job.rank(), exchange, options, course, 3, 5).has_value());
+      EXPECT_TRUE(device_values(exchange, options) == expected[0]) << "rank " << job.rank();
+      EXPECT_TRUE((*rest)->barrier().has_value());
+    });
+  }
+}
+
+// Counts abort().
+class CountingSum final : public DeviceSum {
+ public:
+  CountingSum(std::unique_ptr<DeviceSum> inner, int& aborts)
+      : inner_(std::move(inner)), aborts_(aborts) {}
+  std::byte* own(std::size_t index) const override { return inner_->own(index); }
+  std::byte* total(std::size_t index) const override { return inner_->total(index); }
+  Result<void> start(std::size_t index) override { return inner_->start(index); }
+  Result<void> finish(Deadline by) override { return inner_->finish(by); }
+  void abort(const Error& why) override {
+    ++aborts_;
+    inner_->abort(why);
+  }
+  std::size_t bytes() const override { return inner_->bytes(); }
+
+ private:
+  const std::unique_ptr<DeviceSum> inner_;
+  int& aborts_;
+};
+
+// The former communicator may be gone when a reform fails.
+TEST(DeviceExchange, AReformThatFailsLeavesTheFormerSumsAlone) {
+  for (const char* const codec : {"none", "powersgd:2"}) {
+    const auto options = encoded_model(codec, sgd({.rate = 0.1}));
+    run_ranks(Network::kInProcess, 2, [&](Job& job) {
+      int aborts = 0;
+      const MakeDeviceSum make_sum = [&aborts](Communicator& world, Device& device,
+                                               const std::vector<DeviceSum::Array>& arrays,
+                                               Deadline by) -> Result<std::unique_ptr<DeviceSum>> {
+        TALLY_TRY(auto inner, host_sum_maker()(world, device, arrays, by));
+        return std::unique_ptr<DeviceSum>(std::make_unique<CountingSum>(std::move(inner), aborts));
+      };
+      auto first = job.world().split(0, job.rank(), soon());
+      const auto second = job.world().split(0, job.rank(), soon());
+      const auto third = job.world().split(0, job.rank(), soon());
+      ASSERT_TRUE(first.has_value() && second.has_value() && third.has_value());
+      auto made = try_device_exchange(**first, options, {.make_sum = make_sum});
+      ASSERT_TRUE(made.has_value());
+      DeviceExchange& exchange = **made;
+      FailingCommunicator failing(**second, [](const Request&) { return true; });
+      EXPECT_FALSE(exchange.reform(failing).has_value());
+      EXPECT_EQ(aborts, 0);
+      first->reset();
+      ASSERT_TRUE(exchange.reform(**third).has_value());
+      EXPECT_TRUE(take_device_steps(job.rank(), exchange, options, {}, 0, 2).has_value());
+      EXPECT_TRUE((*third)->barrier().has_value());
+    });
+  }
+}
+
 // Ranks 0 and 1 have made an update that rank 2 has not: they were three, and rank 2 trains alone.
-TEST(DeviceExchange, AfterAReformAllRanksHaveTheNewestModel) {
-  const auto options = encoded_model("none", adam({.rate = 0.01}));
+class DeviceReformOf : public testing::TestWithParam<std::string> {};
+
+TEST_P(DeviceReformOf, GivesAllRanksTheNewestModel) {
+  const auto options = encoded_model(GetParam(), sgd({.rate = 0.1, .momentum = 0.9}));
   std::vector<Values> values(3);
+  std::vector<Values> factors(3);  // of powersgd
   run_ranks(Network::kInProcess, 3, [&](Job& job) {
     const auto pair = job.world().split(job.rank() == 2 ? 1 : 0, job.rank(), soon());
     ASSERT_TRUE(pair.has_value());
@@ -236,12 +364,24 @@ TEST(DeviceExchange, AfterAReformAllRanksHaveTheNewestModel) {
     }
     ASSERT_TRUE(exchange->reform(job.world()).has_value());
     EXPECT_EQ(exchange->steps(), 3U);
+    const auto states = static_cast<Exchange&>(*exchange).checkpoint().codec_states();
+    ASSERT_TRUE(states.has_value());
+    for (const CodecState& state : *states)
+      if (state.name == "q")
+        factors[static_cast<std::size_t>(job.rank())].emplace_back(state.values.begin(),
+                                                                   state.values.end());
     ASSERT_TRUE(take_device_steps(job.rank(), *exchange, options, {}, 3, 5).has_value());
     values[static_cast<std::size_t>(job.rank())] = device_values(*exchange, options);
     EXPECT_TRUE(job.world().barrier().has_value());
   });
+  EXPECT_TRUE(factors[0] == factors[1] && factors[0] == factors[2]);
   EXPECT_TRUE(values[0] == values[1] && values[0] == values[2]);
 }
+
+INSTANTIATE_TEST_SUITE_P(All, DeviceReformOf, testing::Values("none", "int8", "sign", "powersgd:2"),
+                         [](const auto& each) {
+                           return each.param.substr(0, each.param.find(':'));
+                         });
 
 TEST(DeviceExchange, StatesOfAllRanksAreTheModelOnce) {
   const auto options = encoded_model("none", adam({.rate = 0.01}));

@@ -13,12 +13,14 @@
 //   start()    left array = weight * gradient of uncompressed parameters, weight * p of matrices;
 //              begins its sum
 //   finish()   correlate(): p becomes the left factor; right array = weight * q; begins its sum
-//              a barrier: all ranks have both sums
+//              a barrier: all ranks have copies of both sums
 //              rebuild(): gradient = share * sum of uncompressed parameters, p * transposed q of
 //              matrices
 //
-// A step that fails before the barrier is discarded on all ranks, and no residual loses what was
-// sent. Sums may lie in memory that ranks share, so each rank copies those that it changes.
+// If no rank passes the barrier, the step is discarded, and the residuals have its gradients, which
+// the next step sends. If some ranks pass it, every rank has both sums: catch_up() rebuilds the
+// means on the others, so that no gradient counts twice. Sums may lie in memory that ranks share,
+// so each rank copies them.
 namespace tally::exchange {
 namespace {
 
@@ -97,7 +99,6 @@ Result<void> DeviceFactors::add_bucket(std::size_t b) {
 }
 
 Result<void> DeviceFactors::connect(Communicator& world, const Ways& ways, Deadline by) {
-  sums_.reset();
   world_ = &world;
   std::vector<DeviceSum::Array> arrays;
   for (Bucket& bucket : buckets_) {
@@ -163,10 +164,19 @@ Result<void> DeviceFactors::finish(const Step& step, std::span<const double> wei
     for (const Bucket& bucket : buckets_)
       if (!bucket.parts.empty()) TALLY_TRY(correlate(bucket, factors));
     TALLY_TRY(sums_->finish(by));
+    for (const Bucket& bucket : buckets_)
+      if (!bucket.parts.empty()) TALLY_TRY(copy_sum(bucket.array + 1, bucket.right));
+    share_ = factors.share;
   }
   if (world_->size() > 1) TALLY_TRY(world_->barrier({.by = by}));
-  for (std::size_t b = 0; b < buckets_.size() && sums; ++b)
-    if (!buckets_[b].parts.empty()) TALLY_TRY(rebuild(b, step, factors.share));
+  return catch_up(step);
+}
+
+Result<void> DeviceFactors::catch_up(const Step& step) {
+  if (!share_) return {};
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (!buckets_[b].parts.empty()) TALLY_TRY(rebuild(b, step, *share_));
+  share_.reset();
   return {};
 }
 
@@ -190,7 +200,6 @@ Result<void> DeviceFactors::correlate(const Bucket& bucket, const Weights& weigh
 Result<void> DeviceFactors::rebuild(std::size_t b, const Step& step, float share) {
   const Bucket& bucket = buckets_[b];
   const auto is_used = [&](const Part& part) { return step.used[part.parameter] != 0; };
-  TALLY_TRY(copy_sum(bucket.array + 1, bucket.right));
   pieces_.clear();
   for (const Part& part : bucket.parts)
     pieces_.push_back(
@@ -210,6 +219,7 @@ Result<void> DeviceFactors::rebuild(std::size_t b, const Step& step, float share
 }
 
 void DeviceFactors::end_step() {
+  share_.reset();
   for (const Bucket& bucket : buckets_)
     for (const Part& part : bucket.parts)
       if (part.matrix) part.matrix->give_up();

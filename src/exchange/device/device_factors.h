@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,10 +20,12 @@ class DeviceFactors final : public EncodedBuckets {
   static Result<std::unique_ptr<DeviceFactors>> make(const Options& options);
 
   Result<void> connect(Communicator& world, const Ways& ways, Deadline by) override;
+  void disconnect() override { sums_.reset(); }
   bool encodes(std::size_t bucket, std::uint64_t updates) const override;
   std::byte* gradient(std::size_t bucket) const override { return buckets_[bucket].gradient.data; }
   Result<void> start(std::size_t bucket, const Step& step, double samples) override;
   Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) override;
+  Result<void> catch_up(const Step& step) override;
   void end_step() override;
   void abort(const Error& why) override {
     if (sums_) sums_->abort(why);
@@ -73,6 +76,8 @@ class DeviceFactors final : public EncodedBuckets {
   std::vector<DevicePiece> pieces_;
   Communicator* world_ = nullptr;
   std::unique_ptr<DeviceSum> sums_;  // null: no bucket is ever encoded
+  // Set while this rank has both sums of a step and has not rebuilt its means.
+  std::optional<float> share_;
 };
 
 }  // namespace tally::exchange

@@ -36,6 +36,8 @@ class EncodedBuckets {
     const MakeDeviceGather& make_gather;
   };
   virtual Result<void> connect(Communicator& world, const Ways& ways, Deadline by) = 0;
+  // Drops what connect() has made, before the next one.
+  virtual void disconnect() = 0;
 
   // Whether the codec carries the bucket in the step after `updates` updates. A bucket that is
   // encoded in step 0 is encoded in all steps. float64 is never encoded.
@@ -54,6 +56,9 @@ class EncodedBuckets {
   // Returns when this rank has the averages of all encoded buckets, and every other rank can make
   // its own without this one. `weights` are the samples of each rank.
   virtual Result<void> finish(const Step& step, std::span<const double> weights, Deadline by) = 0;
+  // Other ranks have made the update of a step whose finish() has failed here, and this rank gets
+  // their model: its codec state becomes that of a rank that has made it. Before end_step().
+  virtual Result<void> catch_up(const Step& step) = 0;
   // Ends a step, also one that has failed.
   virtual void end_step() = 0;
   // Ends the object on all ranks: those that wait in finish() return this error.
