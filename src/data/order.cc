@@ -88,12 +88,12 @@ std::string_view to_string(Strategy strategy) {
 }
 
 Order::Order(const OrderOptions& options) : options_(options) {
-  constexpr std::uint64_t kMaxBatch = std::uint64_t{1} << 32;
-  TALLY_CHECK(options.batch > 0 && options.batch <= kMaxBatch);
+  constexpr std::uint64_t kTooMany = std::uint64_t{1} << 32;
+  TALLY_CHECK(options.batch > 0 && options.batch < kTooMany);
   TALLY_CHECK(options.workers > 0 && options.rank >= 0 && options.rank < options.workers);
   if (options.parts.empty()) return;
   TALLY_CHECK(options.parts.size() == static_cast<std::size_t>(options.workers));
-  TALLY_CHECK(per_step(options) > 0 && per_step(options) <= kMaxBatch);
+  TALLY_CHECK(per_step(options) > 0 && per_step(options) < kTooMany);
 }
 
 std::uint64_t Order::steps_per_epoch() const {

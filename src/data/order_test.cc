@@ -332,5 +332,12 @@ TEST(Order, SamplesUntilAPositionAreThoseThatNextReturns) {
   }
 }
 
+TEST(OrderDeathTest, RefusesStepsWhoseShareWouldOverflow) {
+  constexpr std::uint64_t kTooMany = std::uint64_t{1} << 32;
+  EXPECT_EQ(Order({.size = 2 * kTooMany, .parts = {kTooMany - 1}}).largest_batch(), kTooMany - 1);
+  EXPECT_DEATH(Order({.size = 2 * kTooMany, .parts = {kTooMany}}), "check failed");
+  EXPECT_DEATH(Order({.size = 2 * kTooMany, .batch = kTooMany}), "check failed");
+}
+
 }  // namespace
 }  // namespace tally::data
