@@ -150,52 +150,15 @@ TEST(DeviceExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
 }
 
 // Ordinary memory as a GPU that fails, for good, after a number of gathered buckets.
-class FailingDevice final : public Device {
+class FailingDevice final : public TestDevice {
  public:
   explicit FailingDevice(int gathers) : gathers_(gathers) {}
-
-  std::string name() const override { return "failing"; }
-  std::string id() const override { return "failing"; }
-  void use_stream(void* /*stream*/) override {}
-  Result<DeviceMemory> allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
-  Result<void> write(std::byte* to, std::span<const std::byte> from) override {
-    return inner_->write(to, from);
-  }
-  Result<void> post(std::byte* to, std::span<const std::byte> from) override {
-    return inner_->post(to, from);
-  }
-  Result<void> read(std::span<std::byte> to, const std::byte* from) override {
-    return inner_->read(to, from);
-  }
-  Result<void> wait(Deadline by) override { return inner_->wait(by); }
   Result<void> gather(const DeviceBucket& bucket, const GradientChange& change) override {
     if (gathers_-- <= 0) return make_error(ErrorCode::kSystem, kNoRank, "Xid 79");
-    return inner_->gather(bucket, change);
-  }
-  Result<void> squares(const DeviceBucket& bucket, const GradientChange& change,
-                       Squares* squares) override {
-    return inner_->squares(bucket, change, squares);
-  }
-  Result<void> update(const DeviceBucket& bucket, UpdateLoop loop,
-                      const GradientChange& change) override {
-    return inner_->update(bucket, loop, change);
-  }
-  Result<void> sum(DataType type, std::span<const std::byte* const> from, std::byte* to,
-                   std::size_t count) override {
-    return inner_->sum(type, from, to, count);
-  }
-  Result<void> widen(const DeviceBucket& bucket) override { return inner_->widen(bucket); }
-  Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec, std::size_t most,
-                                                  const codec::Shape& shape) override {
-    return inner_->make_codec(spec, most, shape);
-  }
-  Result<std::unique_ptr<DeviceLowRank>> make_low_rank(const codec::PowerSgd::Options& options,
-                                                       bool feedback) override {
-    return inner_->make_low_rank(options, feedback);
+    return TestDevice::gather(bucket, change);
   }
 
  private:
-  const std::unique_ptr<Device> inner_ = host_device();
   int gathers_;
 };
 

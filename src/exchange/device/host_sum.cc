@@ -1,3 +1,4 @@
+#include <optional>
 #include <utility>
 
 #include "exchange/device/device_sum.h"
@@ -22,10 +23,25 @@ class HostSum final : public DeviceSum {
   std::byte* total(std::size_t index) const override { return memory_[index].data; }
   // A rank that is alone has the sum.
   Result<void> start(std::size_t index) override {
+    if (failure_) return *failure_;
     if (world_.size() > 1) started_.push_back(index);
     return {};
   }
   Result<void> finish(Deadline by) override {
+    if (failure_) return *failure_;
+    const Result<void> done = sum_started(by);
+    if (!done) failure_ = done.error();
+    return done;
+  }
+  void abort(const Error& why) override { world_.abort(why); }
+  std::size_t bytes() const override {
+    std::size_t bytes = 0;
+    for (const DeviceMemory& memory : memory_) bytes += memory.bytes;
+    return bytes;
+  }
+
+ private:
+  Result<void> sum_started(Deadline by) {
     for (const std::size_t index : std::exchange(started_, {})) {
       const Array& array = arrays_[index];
       host_.resize(memory_[index].bytes);
@@ -40,20 +56,14 @@ class HostSum final : public DeviceSum {
     }
     return {};
   }
-  void abort(const Error& why) override { world_.abort(why); }
-  std::size_t bytes() const override {
-    std::size_t bytes = 0;
-    for (const DeviceMemory& memory : memory_) bytes += memory.bytes;
-    return bytes;
-  }
 
- private:
   Communicator& world_;
   Device& device_;
   const std::vector<Array> arrays_;
   std::vector<DeviceMemory> memory_;
   std::vector<std::size_t> started_;
   std::vector<std::byte> host_;
+  std::optional<Error> failure_;
 };
 
 }  // namespace
