@@ -15,7 +15,8 @@ struct StepScript {
   Duration before{};                              // the first gradient
   std::chrono::microseconds between{};            // gradients, at most
   std::vector<std::size_t> order;                 // in which gradients become ready
-  std::function<void(std::size_t parameter)> write_gradient;
+  // Writes the gradient to gradient(parameter), or returns its place if values are on a device.
+  std::function<const std::byte*(std::size_t parameter)> write_gradient;
 };
 
 // Moves the gradient to memory that the exchange adds; a gradient that is read where it was is NaN.
@@ -35,8 +36,7 @@ inline Result<void> compute_gradients(exchange::Exchange& exchange, const StepSc
   if (own.samples == 0) return {};
   if (script.rng.below(2) == 0) TALLY_TRY(exchange.announce(own));
   for (const std::size_t p : script.order) {
-    script.write_gradient(p);
-    const std::byte* elsewhere = nullptr;
+    const std::byte* elsewhere = script.write_gradient(p);
     if (p % 3 == 1 && exchange.gradient_memory() != nullptr) {
       TALLY_TRY(elsewhere, move_gradient(exchange, p));
     }

@@ -32,6 +32,15 @@ const std::vector<GroupCase>& group_cases() {
        .optimizer = "lamb:rate=0.01",
        .clip_norm = 0.5,
        .replicas = Replicas::kPerRank},
+      {.name = "device", .plan = "update=bsp", .on_device = true},
+      {.name = "device_lamb",
+       .plan = "update=bsp",
+       .optimizer = "lamb:rate=0.01",
+       .clip_norm = 0.5,
+       .on_device = true},
+      {.name = "device_int8", .plan = "update=bsp codec=int8", .on_device = true},
+      {.name = "device_topk", .plan = "update=bsp codec=topk:0.05", .on_device = true},
+      {.name = "device_powersgd", .plan = "update=bsp codec=powersgd:2", .on_device = true},
   };
   return all;
 }
@@ -140,7 +149,8 @@ bool loses_state(const GroupRun& run, std::uint64_t version) {
   const exchange::GroupUpdate::Options options = model_of(run.plan);
   const bool is_alone = run.place.per_host == 1 || !run.place.is_even();
   return is_alone && !run.place.is_one_host() && version > 0 &&
-         options.codec.kind == plan::Codec::kNone && options.replicas == Replicas::kPerHost;
+         options.codec.kind == plan::Codec::kNone && options.replicas == Replicas::kPerHost &&
+         !run.plan.on_device;
 }
 
 TEST_P(SimGroupExchanges, SurvivorsContinueWithoutALostRank) {
@@ -172,6 +182,32 @@ TEST_P(SimGroupExchanges, SurvivorsContinueWithoutALostRank) {
     }
   }
   EXPECT_GT(reformed, 0);
+}
+
+// The victim dies at each frame of some steps. The survivors make the step, all of them or none,
+// and go on with the same bits.
+TEST(SimGroupExchange, ALossAtAnyFrameOfAStepOnDevicesDividesNobody) {
+  int at_other_steps = 0;
+  for (const GroupCase& plan : group_cases()) {
+    if (!plan.on_device) continue;
+    for (const Place& place : std::vector<Place>{{3, 1}, {4, 2}}) {
+      GroupRun run{.plan = plan, .place = place, .seed = 6, .reforms = true, .victim = 1};
+      const TrainedRank calm = run_group(run).rank(run.victim);
+      run.fault = Fault::kKill;
+      const std::uint64_t frames = calm.frames_at_end - calm.make_frames.end;
+      const std::uint64_t first = calm.make_frames.end + frames / kSteps;
+      for (std::uint64_t frame = first; frame < first + frames / kSteps; ++frame) {
+        run.killed_before = frame;
+        SCOPED_TRACE(name_of(run) + fmt::format(", frame {}", frame));
+        const GroupOutcome outcome = run_group(run);
+        expect_one_model(run, outcome, 2 * kSteps);
+        for (Rank rank = 0; rank < place.ranks; ++rank)
+          if (rank != run.victim && outcome.rank(rank).open != outcome.rank(0).open)
+            ++at_other_steps;
+      }
+    }
+  }
+  EXPECT_GT(at_other_steps, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimGroupExchanges, testing::ValuesIn(group_cases()),

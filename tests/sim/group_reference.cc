@@ -97,8 +97,8 @@ class Expected {
       return &(known_[version] = all.values());
     }
     // A codec encodes the runs of a host's mean, which is cut between its ranks.
-    const bool is_single =
-        run_.place.is_one_host() || run_.place.per_host == 1 || !run_.place.is_even();
+    const bool is_single = run_.place.is_one_host() || run_.place.per_host == 1 ||
+                           !run_.place.is_even() || run_.plan.on_device;
     const bool is_auto = options_.codec.kind == plan::Codec::kAuto;
     if (!is_single || is_auto || options_.clip_norm || is_reformed()) return nullptr;
     std::vector<std::vector<Rank>> counted_ranks;
@@ -128,7 +128,7 @@ class Expected {
     if (!is_plain) return 0;
     const bool is_one_replica =
         run_.place.is_one_host() && options_.replicas == exchange::Replicas::kPerHost;
-    if (!is_one_replica) return 2e-5;
+    if (!is_one_replica || run_.plan.on_device) return 2e-5;
     const bool is_layerwise = optimizer::is_layerwise(options_.optimizers[0]);
     return is_layerwise || options_.clip_norm ? 2e-6 : 0;
   }

@@ -8,6 +8,8 @@
 
 #include "base/errors.h"
 #include "base/rng.h"
+#include "exchange/device/device_exchange.h"
+#include "exchange/device/host_device.h"
 #include "exchange/group/group_exchange.h"
 #include "sim/exchange_step.h"
 #include "sim/group_run.h"
@@ -16,6 +18,8 @@ namespace tally::sim {
 namespace {
 
 using namespace std::chrono_literals;
+using exchange::DeviceExchange;
+using exchange::Exchange;
 using exchange::GroupExchange;
 using exchange::GroupUpdate;
 
@@ -91,12 +95,21 @@ class Trainer {
       const Values all = exchange::initial_values(options_);
       std::memcpy(values.data(), all[p].data(), values.size());
     };
-    TALLY_TRY(exchange_, GroupExchange::make(me_.communicator(),
-                                             {.update = options_,
-                                              .rules = rules_of(run_.plan, me_.size()),
-                                              .initial = initial,
-                                              .pause = [this] { me_.sleep(200us); }},
-                                             me_.deadline()));
+    if (run_.plan.on_device) {
+      TALLY_TRY(exchange_, DeviceExchange::make(me_.communicator(),
+                                                {.update = options_,
+                                                 .device = exchange::host_device(),
+                                                 .make_sum = exchange::host_sum_maker(),
+                                                 .initial = initial},
+                                                me_.deadline()));
+    } else {
+      TALLY_TRY(exchange_, GroupExchange::make(me_.communicator(),
+                                               {.update = options_,
+                                                .rules = rules_of(run_.plan, me_.size()),
+                                                .initial = initial,
+                                                .pause = [this] { me_.sleep(200us); }},
+                                               me_.deadline()));
+    }
     trained_.began = me_.clock().now();
     trained_.make_frames.end = frames_sent();
     return {};
@@ -122,10 +135,12 @@ class Trainer {
     exchange::StepContribution own{.rates = rates_};
     if (choice.computes) own.samples = own.weight = samples_of(me_.rank(), choice.version);
     const Duration straggling = me_.rank() == run_.straggler ? kStraggling : 0ms;
-    const auto write_gradient = [&](std::size_t p) {
+    const auto write_gradient = [&](std::size_t p) -> const std::byte* {
+      const std::vector<float>& gradient = gradient_of(options_, p, me_.rank(), choice.version);
       const std::span<std::byte> to = exchange_->gradient(p);
-      std::memcpy(to.data(), gradient_of(options_, p, me_.rank(), choice.version).data(),
-                  to.size());
+      if (exchange_->on_device()) return reinterpret_cast<const std::byte*>(gradient.data());
+      std::memcpy(to.data(), gradient.data(), to.size());
+      return nullptr;
     };
     TALLY_TRY(compute_gradients(*exchange_,
                                 {.rng = rng_,
@@ -176,7 +191,7 @@ class Trainer {
   TrainedRank& trained_;
   std::vector<double> rates_;
   std::vector<std::size_t> order_;  // of gradients; another one than that of the first buckets
-  std::unique_ptr<GroupExchange> exchange_;
+  std::unique_ptr<Exchange> exchange_;
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ struct GroupCase {
   std::optional<double> clip_norm = std::nullopt;
   bool in_place = false;
   exchange::Replicas replicas = exchange::Replicas::kPerHost;
-  bool is_small = false;  // a model of a few parameters, for many ranks
+  bool is_small = false;   // a model of a few parameters, for many ranks
+  bool on_device = false;  // a DeviceExchange over ordinary memory
 
   friend void PrintTo(const GroupCase& one, std::ostream* out) { *out << one.name; }
 };

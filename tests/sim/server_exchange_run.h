@@ -90,15 +90,17 @@ inline Result<void> make_step(ServerExchange& exchange, ServedWorker& me, std::s
   const Values before = values_of(exchange);
   exchange::StepContribution own{.rates = std::vector<double>(groups, kStepRate)};
   if (choice.computes) own.samples = own.weight = 1 + me.rank();
-  TALLY_TRY(compute_gradients(
-      exchange,
-      {.rng = rng,
-       .compute = [&me](Duration duration) { return me.sleep(duration); },
-       .before = std::chrono::microseconds(rng.below(3000)),
-       .between = std::chrono::microseconds(300),
-       .order = {2, 1, 0},
-       .write_gradient = [&](std::size_t p) { write_gradient(exchange, p, rng); }},
-      own));
+  TALLY_TRY(compute_gradients(exchange,
+                              {.rng = rng,
+                               .compute = [&me](Duration duration) { return me.sleep(duration); },
+                               .before = std::chrono::microseconds(rng.below(3000)),
+                               .between = std::chrono::microseconds(300),
+                               .order = {2, 1, 0},
+                               .write_gradient = [&](std::size_t p) -> const std::byte* {
+                                 write_gradient(exchange, p, rng);
+                                 return nullptr;
+                               }},
+                              own));
   EXPECT_TRUE(values_of(exchange) == before) << "values changed before complete()";
   TALLY_TRY(exchange.complete(own));
   return {};
