@@ -67,22 +67,29 @@ std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shap
   return make_staged(make_inner(spec, shape), spec.stage);
 }
 
+std::optional<plan::CodecSpec> broadcast_spec(const plan::CodecSpec& spec) {
+  if (is_sparse(spec.kind) || (spec.kind == plan::Codec::kSign && spec.vote)) return std::nullopt;
+  switch (spec.back) {
+    case plan::Back::kInt8:
+      return plan::CodecSpec{
+          .kind = plan::Codec::kInt8, .block = 256, .feedback = true, .stage = spec.stage};
+    case plan::Back::kBf16:
+      return plan::CodecSpec{.kind = plan::Codec::kBf16, .stage = spec.stage};
+    case plan::Back::kSame:
+      break;
+  }
+  return spec;
+}
+
 BroadcastCodec make_broadcast_codec(const plan::CodecSpec& spec, const Shape& shape) {
   if (spec.kind == plan::Codec::kRandk)
     return {.codec = make_staged(make_randk_mean(spec.density), spec.stage)};
   if (is_sparse(spec.kind)) return {.codec = make_staged(make_nonzero(), spec.stage)};
   if (spec.kind == plan::Codec::kSign && spec.vote)
     return {.codec = make_staged(make_majority(spec.block), spec.stage)};
-  constexpr std::size_t kBlock = 256;
-  switch (spec.back) {
-    case plan::Back::kInt8:
-      return {.codec = make_staged(make_int8(kBlock), spec.stage), .feedback = true};
-    case plan::Back::kBf16:
-      return {.codec = make_staged(make_cast(plan::Codec::kBf16), spec.stage)};
-    case plan::Back::kSame:
-      break;
-  }
-  return {.codec = make_codec(spec, shape), .feedback = spec.feedback};
+  const std::optional<plan::CodecSpec> back = broadcast_spec(spec);
+  TALLY_CHECK(back.has_value());
+  return {.codec = make_codec(*back, shape), .feedback = back->feedback};
 }
 
 bool is_compressed(const plan::CodecSpec& spec, std::span<const std::int64_t> shape) {

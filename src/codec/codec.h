@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,6 +68,10 @@ struct Shape {
 // float32 (powersgd.h makes the factors), dgc gives topk at its final density and onebit-adam gives
 // sign (encoder.h has the rest of both).
 std::unique_ptr<Codec> make_codec(const plan::CodecSpec& spec, const Shape& shape = {});
+
+// `back` as a spec: the codec of the mean, by make_codec(). None for sparse codecs and votes, whose
+// means have codecs of their own.
+std::optional<plan::CodecSpec> broadcast_spec(const plan::CodecSpec& spec);
 
 // The codec of the mean, which is broadcast to all workers.
 struct BroadcastCodec {

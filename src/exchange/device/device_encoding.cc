@@ -48,20 +48,6 @@ bool is_cut_alike(const plan::CodecSpec& spec, std::size_t columns) {
   }
 }
 
-// The codec of the average; none if the average is exact.
-std::optional<plan::CodecSpec> back_spec_of(const plan::CodecSpec& spec) {
-  if (spec.kind == plan::Codec::kTopk || spec.kind == plan::Codec::kThreshold) return std::nullopt;
-  switch (spec.back) {
-    case plan::Back::kInt8:
-      return plan::CodecSpec{.kind = plan::Codec::kInt8, .block = 256};
-    case plan::Back::kBf16:
-      return plan::CodecSpec{.kind = plan::Codec::kBf16};
-    case plan::Back::kSame:
-      break;
-  }
-  return spec;
-}
-
 float* floats(const DeviceMemory& memory, const Range& range) {
   return memory.data == nullptr ? nullptr : reinterpret_cast<float*>(memory.data) + range.begin;
 }
@@ -124,7 +110,7 @@ Result<void> DeviceEncoding::add_parts() {
       keys.emplace_back(&part, key);
     }
   TALLY_TRY(plain_, device_.make_codec({}, longest_plain, {}));
-  const std::optional<plan::CodecSpec> back = back_spec_of(spec_);
+  const std::optional<plan::CodecSpec> back = codec::broadcast_spec(spec_);
   std::size_t longest_back = 0;
   for (const auto& [key, most] : longest) {
     TALLY_TRY(codecs_[key],
