@@ -253,6 +253,14 @@ Result<void> CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
   return check(cudaStreamSynchronize(stream_), "copying from its memory");
 }
 
+Result<void> CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  TALLY_TRY(status());
+  if (bytes == 0) return {};
+  const CurrentGpu current(index_);
+  return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+               "copying in its memory");
+}
+
 Result<void> CudaDevice::wait(Deadline by) {
   TALLY_TRY(status());
   const CurrentGpu current(index_);

@@ -52,6 +52,7 @@ class CudaDevice final : public exchange::Device {
   Result<void> write(std::byte* to, std::span<const std::byte> from) override;
   Result<void> post(std::byte* to, std::span<const std::byte> from) override;
   Result<void> read(std::span<std::byte> to, const std::byte* from) override;
+  Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   Result<void> wait(Deadline by) override;
 
   Result<void> gather(const exchange::DeviceBucket& bucket,

@@ -344,6 +344,24 @@ TEST(CudaDevice, SumsHaveTheOrderOfTheSources) {
       }
 }
 
+TEST(CudaDevice, CopiesAnyNumberOfBytesInOrder) {
+  const auto gpu = open_gpu();
+  ASSERT_NE(gpu, nullptr);
+  const auto cpu = exchange::host_device();
+  const Bytes content = random_elements(DataType::kFloat32, 100, 1, false);
+  for (Device* const device : {static_cast<Device*>(gpu.get()), cpu.get()}) {
+    const DeviceMemory from = taken(device->allocate(content.size()));
+    const DeviceMemory to = taken(device->allocate(content.size()));
+    expect_done(device->copy(to.data, from.data, 0));
+    expect_done(device->post(from.data, content));
+    expect_done(device->copy(to.data + 2, from.data + 6, 13));
+    expect_done(device->post(from.data, Bytes(content.size())));
+    Bytes expected(content.size());
+    std::copy_n(content.begin() + 6, 13, expected.begin() + 2);
+    EXPECT_TRUE(read_all(*device, to.data, content.size()) == expected) << device->name();
+  }
+}
+
 // post() copies through a ring of pinned memory, which is smaller than the array here.
 TEST(CudaDevice, PostedAndWrittenBytesArriveInOrder) {
   const auto gpu = open_gpu();

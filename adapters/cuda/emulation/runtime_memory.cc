@@ -35,9 +35,10 @@ cudaError_t enqueue_on(cudaStream_t stream, std::function<void()> work, bool wai
 
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream, bool waits) {
-  const bool to_device = kind == cudaMemcpyHostToDevice;
-  const cudaMemoryType target = to_device ? cudaMemoryTypeDevice : cudaMemoryTypeHost;
-  const cudaMemoryType source = to_device ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  const cudaMemoryType target =
+      kind == cudaMemcpyDeviceToHost ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
+  const cudaMemoryType source =
+      kind == cudaMemcpyHostToDevice ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
   if (bytes > 0 && !(memory().has(target, to, bytes) && memory().has(source, from, bytes)))
     return outcome(cudaErrorInvalidValue);
   return enqueue_on(

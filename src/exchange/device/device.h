@@ -104,6 +104,8 @@ class Device {
   virtual Result<void> post(std::byte* to, std::span<const std::byte> from) = 0;
   // Waits until the bytes are in ordinary memory.
   virtual Result<void> read(std::span<std::byte> to, const std::byte* from) = 0;
+  // Between arrays of the device that do not overlap.
+  virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   // Waits until the device has done all work so far. kTimeout after the deadline.
   virtual Result<void> wait(Deadline by) = 0;
 

@@ -26,6 +26,9 @@ class TestDevice : public Device {
   Result<void> read(std::span<std::byte> to, const std::byte* from) override {
     return inner_->read(to, from);
   }
+  Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    return inner_->copy(to, from, bytes);
+  }
   Result<void> wait(Deadline by) override { return inner_->wait(by); }
   Result<void> gather(const DeviceBucket& bucket, const GradientChange& change) override {
     return inner_->gather(bucket, change);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "base/errors.h"
@@ -22,12 +21,6 @@ namespace {
 
 constexpr auto kValuesTimeout = std::chrono::minutes(5);
 constexpr auto kBackwardTimeout = std::chrono::minutes(5);
-
-// A sum of one array. Whole numbers of float32 are copied: both arrays may be used up to there.
-Result<void> copy(Device& device, std::byte* to, const std::byte* from, std::size_t bytes) {
-  const std::array<const std::byte*, 1> sources = {from};
-  return device.sum(DataType::kFloat32, sources, to, (bytes + sizeof(float) - 1) / sizeof(float));
-}
 
 }  // namespace
 
@@ -73,8 +66,8 @@ Result<void> DeviceExchange::copy_totals() {
   if (!sum_ || directions_.empty()) return {};
   for (std::size_t b = 0; b < first_piece_.size(); ++b)
     if (!encodes(b))
-      TALLY_TRY(copy(*options_.device, directions_[sum_array_[b]].data, sum_->total(sum_array_[b]),
-                     directions_[sum_array_[b]].bytes));
+      TALLY_TRY(options_.device->copy(directions_[sum_array_[b]].data, sum_->total(sum_array_[b]),
+                                      directions_[sum_array_[b]].bytes));
   return {};
 }
 
@@ -216,8 +209,8 @@ Result<void> DeviceExchange::hand_out(std::size_t b) {
   const DeviceBucket& bucket = model_->bucket(b);
   const std::size_t element = size_of(bucket.type);
   if (!own.empty())
-    TALLY_TRY(copy(*options_.device, new_values_->own(b), bucket.values + own.begin * element,
-                   own.count() * element));
+    TALLY_TRY(options_.device->copy(new_values_->own(b), bucket.values + own.begin * element,
+                                    own.count() * element));
   return new_values_->start(b, own.count() * element);
 }
 
@@ -233,8 +226,8 @@ Result<void> DeviceExchange::take_values() {
       if (values.size() != range.count() * element)
         return make_error(ErrorCode::kCorrupt, rank, "{} bytes of new values, expected {}",
                           values.size(), range.count() * element);
-      TALLY_TRY(copy(*options_.device, bucket.values + range.begin * element, values.data(),
-                     values.size()));
+      TALLY_TRY(options_.device->copy(bucket.values + range.begin * element, values.data(),
+                                      values.size()));
     }
   }
   return {};

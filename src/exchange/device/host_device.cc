@@ -155,6 +155,10 @@ class HostDevice final : public Device {
     if (!to.empty()) std::memcpy(to.data(), from, to.size());
     return {};
   }
+  Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return {};
+  }
   Result<void> wait(Deadline /*by*/) override { return {}; }
 
   Result<void> gather(const DeviceBucket& bucket, const GradientChange& change) override {

@@ -1,7 +1,6 @@
 #include "exchange/device/tiered_sum.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -157,8 +156,8 @@ Result<void> TieredSum::noted(Result<void> outcome, const std::vector<Rank>& mem
 }
 
 Result<void> TieredSum::copy(std::size_t index, const std::byte* from, std::byte* to) {
-  const std::array<const std::byte*, 1> source = {from};
-  return noted(device_.sum(arrays_[index].type, source, to, arrays_[index].count), {});
+  const Array& array = arrays_[index];
+  return noted(device_.copy(to, from, array.count * size_of(array.type)), {});
 }
 
 Result<void> TieredSum::run_stages(Deadline by) {

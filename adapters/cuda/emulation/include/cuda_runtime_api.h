@@ -46,6 +46,7 @@ inline constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
+  cudaMemcpyDeviceToDevice = 3,
 };
 enum cudaMemoryType {
   cudaMemoryTypeUnregistered = 0,
