@@ -14,7 +14,7 @@
 namespace tally::train {
 namespace {
 
-// Memory of one batch, which is never given back.
+// Memory of one batch. It grows, and does not shrink.
 class Buffer final {
  public:
   void reserve(std::size_t bytes, const decltype(LoaderOptions::allocate)& allocate) {

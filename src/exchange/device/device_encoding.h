@@ -11,7 +11,7 @@
 
 namespace tally::exchange {
 
-// Codecs whose encodings are gathered. Each rank encodes its mean of a bucket and hands the
+// Codecs whose encodings are gathered. Each rank encodes its mean of a bucket and sends the
 // encoding to all ranks. Every rank decodes all encodings and averages them, and then encodes and
 // decodes the average as the owner of a run does in a group (SlicedBucket): the residual of that
 // way back is the same on all ranks. The averages have the bits of a group in which each rank is a

@@ -171,7 +171,7 @@ TEST(DeviceEncoding, LeavesFloat64AsItIs) {
   }
 }
 
-// A device that damages what it hands over.
+// Sends half of what it is given.
 class DamagingGather final : public DeviceGather {
  public:
   explicit DamagingGather(std::unique_ptr<DeviceGather> inner) : inner_(std::move(inner)) {}

@@ -25,7 +25,7 @@
 //
 // With a codec ready() gathers and encodes the mean of this rank's samples. A parameter without any
 // gradient is not encoded, so agree() comes before the remaining buckets, and
-// EncodedBuckets::finish() tells that all ranks can make the update.
+// EncodedBuckets::finish() confirms that all ranks can make the update.
 //
 // A checkpoint blocks the step while states() copies this rank's part of values and state from the
 // device, once and array by array. Writer::save() copies it again, and writes the file in a thread.
@@ -47,8 +47,8 @@ DataType sum_type(DataType type) {
   return type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32;
 }
 
-// Whether all ranks come to the same error by themselves, so that none waits for the others.
-bool is_verdict_of_all(ErrorCode code) {
+// Whether each rank finds the same error by itself, so that none waits for the others.
+bool is_same_on_all_ranks(ErrorCode code) {
   return code == ErrorCode::kInvalid || code == ErrorCode::kMismatch;
 }
 
@@ -98,7 +98,7 @@ Deadline DeviceExchange::after(Duration timeout) const {
 // The other ranks do not see an error of this rank's device: without the abort they would wait for
 // its sums. To them it is the loss of this rank.
 void DeviceExchange::fail(const Error& error) {
-  if (failure_ || is_verdict_of_all(error.code)) return;
+  if (failure_ || is_same_on_all_ranks(error.code)) return;
   failure_ = error;
   if (replicas_->size() == 1) return;
   Error told = error;

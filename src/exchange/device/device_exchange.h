@@ -29,7 +29,7 @@ namespace tally::exchange {
 // rank that has made the update. The residuals of a codec may include a step that was discarded.
 //
 // With Options::shards_state a rank keeps optimizer state and master copies for its range of each
-// bucket only. It updates that range, and a DeviceGather hands its new values to the other ranks.
+// bucket only. It updates that range, and a DeviceGather sends its new values to the other ranks.
 // Sums still arrive as a whole on every rank, so this costs one extra all-gather per step, about
 // 1.5 times the traffic of replicated state; the results have the same bits. The state of a rank is
 // lost with it: reform() refuses, and an error while values travel leaves them undefined.
@@ -120,7 +120,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   Result<void> post_pieces();
   DevicePiece piece_of(std::size_t b, const BucketLayout::Entry& entry) const;
   optimizer::StepFacts facts_of(std::size_t parameter) const;
-  Result<void> hand_out(std::size_t b);
+  Result<void> send_values(std::size_t b);
   Result<void> take_values();
 
   bool in_step() const override { return true; }

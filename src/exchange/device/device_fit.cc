@@ -36,8 +36,7 @@ std::string why_no_device_codec(const plan::CodecSpec& spec) {
 
 DeviceFit device_fit(const DeviceWish& wish) {
   const plan::Plan& plan = wish.plan;
-  if (plan.home == plan::Home::kServer)
-    return no("home=server has the parameters in the memory of servers");
+  if (plan.home == plan::Home::kServer) return no("home=server keeps the parameters on servers");
   if (plan.update != plan::Update::kBsp)
     return no(plan::update_text(plan) + " makes its updates in host memory; update=bsp does not");
   const plan::CodecSpec& codec = wish.codec;

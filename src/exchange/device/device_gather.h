@@ -10,9 +10,9 @@
 
 namespace tally::exchange {
 
-// Hands the encoded gradients of every rank to all ranks, between their devices. All ranks start
-// the same arrays in the same order, each with its own number of bytes. Threads: calls must not
-// overlap.
+// Sends an array of bytes of every rank, such as its encoded gradients or new values, to all ranks,
+// between their devices. All ranks start the same arrays in the same order, each with its own
+// number of bytes. Threads: calls must not overlap.
 class DeviceGather {
  public:
   virtual ~DeviceGather() = default;
@@ -20,8 +20,8 @@ class DeviceGather {
   // Where this rank's bytes of array `index` lie on the device: the capacity of the array, aligned
   // to 256 bytes. They may be written again once all ranks have returned from finish().
   virtual std::byte* own(std::size_t index) const = 0;
-  // Begins to hand over the first `bytes` of own(index) as soon as the device has done the work
-  // that it has now.
+  // Begins to send the first `bytes` of own(index) as soon as the device has done the work that it
+  // has now.
   virtual Result<void> start(std::size_t index, std::size_t bytes) = 0;
   // Returns when later work of this rank's device can read all started arrays of all ranks.
   // kPeerLost if a rank is lost, kTimeout after the deadline, which ends the object: every later

@@ -14,7 +14,7 @@
 // loss scaling, LAMB and LARS wait for the device in each step, other settings of a single rank
 // never.
 //
-// With sharded state kernels see only the cells of this rank's ranges. hand_out() sends a range
+// With sharded state kernels see only the cells of this rank's ranges. send_values() sends a range
 // when its bucket is updated, and take_values() copies those of the others into the values.
 namespace tally::exchange {
 namespace {
@@ -197,14 +197,14 @@ Result<void> DeviceExchange::update_loops(const GradientChange& change,
     TALLY_TRY(post_pieces());
     for (std::size_t b = 0; b < first_piece_.size(); ++b) {
       TALLY_TRY(options_.device->update(bucket(model_->owned(b), b), loop, change_of(b, change)));
-      if (is_sharded() && loop == loops_.back()) TALLY_TRY(hand_out(b));
+      if (is_sharded() && loop == loops_.back()) TALLY_TRY(send_values(b));
     }
   }
   return {};
 }
 
 // A rank whose range is empty sends nothing.
-Result<void> DeviceExchange::hand_out(std::size_t b) {
+Result<void> DeviceExchange::send_values(std::size_t b) {
   const Range own = model_->range_of(b, replicas_->rank());
   const DeviceBucket& bucket = model_->bucket(b);
   const std::size_t element = size_of(bucket.type);

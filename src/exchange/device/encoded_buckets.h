@@ -50,7 +50,7 @@ class EncodedBuckets {
     std::uint64_t number = 0;            // updates before this step
     std::span<const std::uint8_t> used;  // by parameter; others are left out
   };
-  // Begins to hand over the gradient of an encoded bucket, which is not read if this rank has no
+  // Begins to send the gradient of an encoded bucket, which is not read if this rank has no
   // samples.
   virtual Result<void> start(std::size_t bucket, const Step& step, double samples) = 0;
   // Returns when this rank has the averages of all encoded buckets, and every other rank can make

@@ -78,7 +78,7 @@ class HostGather final : public DeviceGather {
         const std::int64_t told = all[r * own.size() + i];
         if (told < 0 || static_cast<std::uint64_t>(told) > capacities_[index])
           return make_error(ErrorCode::kCorrupt, static_cast<Rank>(r),
-                            "gradients of {} bytes, limit {}", told, capacities_[index]);
+                            "an array of {} bytes, limit {}", told, capacities_[index]);
         sizes_[index][r] = static_cast<std::size_t>(told);
       }
       TALLY_TRY(exchange_array(index, by));

@@ -84,6 +84,7 @@ class GroupUpdate final {
     std::function<void(const std::string& sentence)> on_event;
     // Called for each bucket of a step, with the times at which its last gradient was ready on this
     // rank and this rank had done its part of the update. The thread may be another one.
+    // DeviceExchange, whose host does not wait for buckets, never calls it.
     std::function<void(std::size_t bucket, TimePoint ready, TimePoint done)> on_bucket;
     std::uint64_t seed = 1;  // of random choices in codecs
     // Of the deadlines for setup; null: the steady clock. A simulation lends its own.
