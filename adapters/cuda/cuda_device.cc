@@ -22,7 +22,7 @@ using exchange::DeviceBucket;
 using exchange::DeviceMemory;
 using exchange::GradientChange;
 
-// wait() asks again at once for this long, because most waits are short, and then less often.
+// await() asks again at once for this long, because most waits are short, and then less often.
 constexpr auto kSpinTime = std::chrono::milliseconds(2);
 constexpr auto kPollInterval = std::chrono::microseconds(50);
 
@@ -94,7 +94,7 @@ CurrentGpu::~CurrentGpu() {
   if (former_ != index_) (void)cudaSetDevice(former_);
 }
 
-Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index) {
+Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index, Duration limit) {
   int count = 0;
   if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess)
     return no_gpu(status);
@@ -102,7 +102,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index) {
   if (index < 0 || index >= count)
     return invalid("GPU {}: this process sees {} GPU{}, numbered from 0", index, count,
                    count == 1 ? "" : "s");
-  std::unique_ptr<CudaDevice> device(new CudaDevice(index));
+  std::unique_ptr<CudaDevice> device(new CudaDevice(index, limit));
   TALLY_TRY(device->initialise());
   return device;
 }
@@ -140,8 +140,8 @@ Result<void> CudaDevice::initialise() {
 
 CudaDevice::~CudaDevice() {
   const CurrentGpu current(index_);
-  // The ring may still be read. Nothing can be done about errors.
-  if (event_ != nullptr && !failed_) (void)cudaStreamSynchronize(stream_);
+  // The ring may still be read.
+  if (event_ != nullptr && !wait(Deadline::after(limit_))) return;
   for (const cudaEvent_t event : ring_.read)
     if (event != nullptr) (void)cudaEventDestroy(event);
   if (event_ != nullptr) (void)cudaEventDestroy(event_);
@@ -163,11 +163,48 @@ Result<void> CudaDevice::check(cudaError_t status, std::string_view doing) {
                       "{}: its memory is full ({}); use a smaller model or batch, or end other "
                       "programs that use it",
                       name_, doing);
+  return fail(doing, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)));
+}
+
+Error CudaDevice::fail(std::string_view doing, std::string_view why) {
   failed_ = system_failure(
-      "{}, failed while {} ({}: {}): restart this worker; if that does not help, the kernel log "
+      "{}, failed while {} ({}): restart this worker; if that does not help, the kernel log "
       "(dmesg) may name a fault of the GPU after \"Xid\"",
-      name_, doing, cudaGetErrorName(status), cudaGetErrorString(status));
+      name_, doing, why);
+  *has_failed_ = true;
   return *failed_;
+}
+
+// Polls the event: CUDA's own waits have no limit.
+Result<void> CudaDevice::await(cudaEvent_t event, Deadline by, std::string_view doing) {
+  const TimePoint begin = steady_now();
+  for (;;) {
+    const cudaError_t outcome = cudaEventQuery(event);
+    if (outcome != cudaErrorNotReady) return check(outcome, doing);
+    // "Not ready" stays as the last error otherwise, and the next launch would seem to have failed.
+    (void)cudaGetLastError();
+    const TimePoint now = steady_now();
+    if (by.passed(now))
+      return fail(doing, fmt::format("{}: its work was not done after {}",
+                                     cudaGetErrorName(outcome), format_duration(now - begin)));
+    if (now - begin < kSpinTime)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+Result<void> CudaDevice::finish_work(Deadline by, std::string_view doing) {
+  TALLY_TRY(check(cudaEventRecord(event_, stream_), doing));
+  return await(event_, by, doing);
+}
+
+std::shared_ptr<void> CudaDevice::owned(void* data, cudaError_t (*free)(void*)) const {
+  return {data, [free, index = index_, has_failed = has_failed_](void* given) {
+            if (*has_failed) return;
+            const CurrentGpu there(index);
+            (void)free(given);
+          }};
 }
 
 // The new stream goes on after the old one.
@@ -197,23 +234,22 @@ Result<DeviceMemory> CudaDevice::allocate(std::size_t bytes) {
                       name_, format_bytes(bytes), format_bytes(free), format_bytes(all));
   }
   TALLY_TRY(check(outcome, "allocating memory"));
-  DeviceMemory memory{.data = static_cast<std::byte*>(data),
-                      .bytes = bytes,
-                      .owner = std::shared_ptr<void>(data, [index = index_](void* allocated) {
-                        const CurrentGpu there(index);
-                        (void)cudaFree(allocated);
-                      })};
+  DeviceMemory memory{
+      .data = static_cast<std::byte*>(data), .bytes = bytes, .owner = owned(data, &cudaFree)};
   TALLY_TRY(check(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory"));
   return memory;
 }
 
+// The call that copies memory that is not pinned may itself wait for the stream, without a limit.
 Result<void> CudaDevice::write(std::byte* to, std::span<const std::byte> from) {
+  constexpr std::string_view kDoing = "copying to its memory";
   TALLY_TRY(status());
   if (from.empty()) return {};
   const CurrentGpu current(index_);
+  TALLY_TRY(finish_work(Deadline::after(limit_), kDoing));
   TALLY_TRY(check(cudaMemcpyAsync(to, from.data(), from.size(), cudaMemcpyHostToDevice, stream_),
-                  "copying to its memory"));
-  return check(cudaStreamSynchronize(stream_), "copying to its memory");
+                  kDoing));
+  return finish_work(Deadline::after(limit_), kDoing);
 }
 
 // Goes on to the next part of the ring when the GPU has read it.
@@ -222,7 +258,7 @@ Result<void> CudaDevice::next_part() {
   ring_.part = (ring_.part + 1) % Ring::kParts;
   ring_.used = 0;
   // An event that was never recorded is complete.
-  return check(cudaEventSynchronize(ring_.read[ring_.part]), "posting a table");
+  return await(ring_.read[ring_.part], Deadline::after(limit_), "posting a table");
 }
 
 Result<void> CudaDevice::post(std::byte* to, std::span<const std::byte> from) {
@@ -244,13 +280,16 @@ Result<void> CudaDevice::post(std::byte* to, std::span<const std::byte> from) {
   return {};
 }
 
+// As in write(), the work so far is waited for first.
 Result<void> CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
+  constexpr std::string_view kDoing = "copying from its memory";
   TALLY_TRY(status());
   if (to.empty()) return {};
   const CurrentGpu current(index_);
-  TALLY_TRY(check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_),
-                  "copying from its memory"));
-  return check(cudaStreamSynchronize(stream_), "copying from its memory");
+  TALLY_TRY(finish_work(Deadline::after(limit_), kDoing));
+  TALLY_TRY(
+      check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_), kDoing));
+  return finish_work(Deadline::after(limit_), kDoing);
 }
 
 Result<void> CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -264,22 +303,7 @@ Result<void> CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t 
 Result<void> CudaDevice::wait(Deadline by) {
   TALLY_TRY(status());
   const CurrentGpu current(index_);
-  TALLY_TRY(check(cudaEventRecord(event_, stream_), "waiting for its work"));
-  const TimePoint begin = steady_now();
-  for (;;) {
-    const cudaError_t outcome = cudaEventQuery(event_);
-    if (outcome != cudaErrorNotReady) return check(outcome, "waiting for its work");
-    // "Not ready" stays as the last error otherwise, and the next launch would seem to have failed.
-    (void)cudaGetLastError();
-    const TimePoint now = steady_now();
-    if (by.passed(now))
-      return make_error(ErrorCode::kTimeout, "{}: its work was not done after {}", name_,
-                        format_duration(now - begin));
-    if (now - begin < kSpinTime)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPollInterval);
-  }
+  return finish_work(by, "waiting for its work");
 }
 
 // Calls `kernels`, which launches some.

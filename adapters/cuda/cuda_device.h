@@ -2,6 +2,8 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,8 +33,11 @@ class CudaDevice final : public exchange::Device {
  public:
   // The GPU with this number, as CUDA_VISIBLE_DEVICES orders them. kInvalid if there is no such
   // GPU, if its driver is too old, or if this build has no code for it; kExhausted if its memory is
-  // full.
-  static Result<std::unique_ptr<CudaDevice>> open(int index);
+  // full. `limit`: how long calls without a deadline wait for the GPU.
+  static Result<std::unique_ptr<CudaDevice>> open(int index, Duration limit = kLimit);
+  static constexpr Duration kLimit = std::chrono::minutes(5);
+  // Waits for the work so far. What a GPU that has failed was given is not freed: CUDA could wait
+  // for ever.
   ~CudaDevice() override;
 
   int index() const { return index_; }
@@ -42,6 +47,8 @@ class CudaDevice final : public exchange::Device {
   // The outcome of a CUDA call on this GPU: "NVIDIA H200, GPU 0, failed while `doing`: ...". After
   // any error but full memory, every later call of the device returns that error.
   Result<void> check(cudaError_t status, std::string_view doing);
+  // Frees `data` with its last owner by a call of CUDA, unless the GPU has failed.
+  std::shared_ptr<void> owned(void* data, cudaError_t (*free)(void*)) const;
 
   std::string name() const override { return name_; }
   std::string id() const override { return id_; }
@@ -82,20 +89,26 @@ class CudaDevice final : public exchange::Device {
     std::size_t used = 0;  // bytes of the part
   };
 
-  explicit CudaDevice(int index) : index_(index) {}
+  CudaDevice(int index, Duration limit) : index_(index), limit_(limit) {}
   Result<void> initialise();
   Result<void> status() const;
+  Error fail(std::string_view doing, std::string_view why);
+  Result<void> await(cudaEvent_t event, Deadline by, std::string_view doing);
+  Result<void> finish_work(Deadline by, std::string_view doing);
   Result<void> next_part();
   template <typename Kernels>
   Result<void> launch(std::string_view doing, const Kernels& kernels);
 
   const int index_;
+  const Duration limit_;
   std::string name_;
   std::string id_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t event_ = nullptr;
   Ring ring_;
   std::optional<Error> failed_;
+  // Shared with the owners of memory.
+  const std::shared_ptr<std::atomic<bool>> has_failed_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 }  // namespace tally::cuda

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
+#include <latch>
 #include <limits>
 #include <string>
 #include <vector>
@@ -404,6 +407,70 @@ TEST(CudaDevice, WorkFollowsThatOfTheFormerStream) {
   gpu->use_stream(nullptr);
   expect_done(gpu->wait(soon()));
   for (const cudaStream_t stream : streams) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// A stream whose work does not end before open().
+class HangingStream final {
+ public:
+  HangingStream() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    const auto wait = [](void* opened) { static_cast<std::latch*>(opened)->wait(); };
+    EXPECT_EQ(cudaLaunchHostFunc(stream_, wait, &opened_), cudaSuccess);
+  }
+  ~HangingStream() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+  }
+  HangingStream(const HangingStream&) = delete;
+  HangingStream& operator=(const HangingStream&) = delete;
+  cudaStream_t stream() const { return stream_; }
+  void open() { opened_.count_down(); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  std::latch opened_{1};
+};
+
+// Each call that waits for the GPU ends after the limit, and the device and its memory without any.
+TEST(CudaDevice, AGpuThatHangsFailsForGood) {
+  constexpr auto kLimit = std::chrono::milliseconds(20);
+  Bytes bytes(std::size_t{2} << 20);  // more than post() holds
+  using Call = std::function<Result<void>(CudaDevice&, std::byte*)>;
+  const std::pair<const char*, Call> calls[] = {
+      {"wait", [&](CudaDevice& gpu, std::byte*) { return gpu.wait(Deadline::after(kLimit)); }},
+      {"read", [&](CudaDevice& gpu, std::byte* data) { return gpu.read(bytes, data); }},
+      {"write", [&](CudaDevice& gpu, std::byte* data) { return gpu.write(data, bytes); }},
+      {"post", [&](CudaDevice& gpu, std::byte* data) { return gpu.post(data, bytes); }},
+  };
+  for (const auto& [name, call] : calls) {
+    SCOPED_TRACE(name);
+    auto gpu = taken(CudaDevice::open(0, kLimit));
+    ASSERT_NE(gpu, nullptr);
+    DeviceMemory memory = taken(gpu->allocate(bytes.size()));
+    expect_done(gpu->wait(soon()));
+    HangingStream hanging;
+    gpu->use_stream(hanging.stream());
+    const Result<void> failed = call(*gpu, memory.data);
+    EXPECT_FALSE(failed.has_value());
+    if (!failed.has_value()) {
+      EXPECT_EQ(failed.error().code, ErrorCode::kSystem);
+      EXPECT_THAT(failed.error().message,
+                  testing::AllOf(testing::HasSubstr(", GPU 0, failed while "),
+                                 testing::HasSubstr("(cudaErrorNotReady: its work was not done"),
+                                 testing::HasSubstr("restart this worker")));
+      const Result<void> later = gpu->wait(soon());
+      EXPECT_FALSE(later.has_value());
+      EXPECT_EQ(later.has_value() ? "" : later.error().message, failed.error().message);
+    }
+    // The memory is not freed: that would wait for the GPU.
+    const std::byte* const data = memory.data;
+    memory = {};
+    gpu.reset();
+    cudaPointerAttributes attributes{};
+    EXPECT_EQ(cudaPointerGetAttributes(&attributes, data), cudaSuccess);
+    EXPECT_EQ(attributes.type, cudaMemoryTypeDevice);
+    hanging.open();
+  }
 }
 
 TEST(CudaDevice, HasANameAndAnId) {

@@ -33,11 +33,7 @@ class CudaIpc final : public MemoryExport {
     void* data = nullptr;
     const cudaError_t status = cudaIpcOpenMemHandle(&data, raw, cudaIpcMemLazyEnablePeerAccess);
     if (status != cudaSuccess) return refused(status);
-    return std::shared_ptr<std::byte>(static_cast<std::byte*>(data),
-                                      [index = device_.index()](std::byte* opened) {
-                                        const CurrentGpu there(index);
-                                        (void)cudaIpcCloseMemHandle(opened);
-                                      });
+    return std::static_pointer_cast<std::byte>(device_.owned(data, &cudaIpcCloseMemHandle));
   }
 
  private:

@@ -106,7 +106,8 @@ class Device {
   virtual Result<void> read(std::span<std::byte> to, const std::byte* from) = 0;
   // Between arrays of the device that do not overlap.
   virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Waits until the device has done all work so far. kTimeout after the deadline.
+  // Waits until the device has done all work so far. A device that has not done it by the deadline
+  // has failed.
   virtual Result<void> wait(Deadline by) = 0;
 
   // sums = changed gradient, for all used pieces; 0 for others.
