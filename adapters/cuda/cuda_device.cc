@@ -116,6 +116,8 @@ Result<void> CudaDevice::initialise() {
   name_ = fmt::format("{}, GPU {}", properties.name, index_);
   id_ = uuid_text(properties.uuid);
   status = cudaSetDevice(index_);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, index_);
   // Makes the context, which takes some hundred megabytes.
   if (status == cudaSuccess) status = cudaFree(nullptr);
   if (status != cudaSuccess) return cannot_open(name_, status);
@@ -236,8 +238,13 @@ Result<DeviceMemory> CudaDevice::allocate(std::size_t bytes) {
   TALLY_TRY(check(outcome, "allocating memory"));
   DeviceMemory memory{
       .data = static_cast<std::byte*>(data), .bytes = bytes, .owner = owned(data, &cudaFree)};
-  TALLY_TRY(check(cudaMemsetAsync(data, 0, bytes, stream_), "clearing memory"));
+  TALLY_TRY(clear(data, bytes));
   return memory;
+}
+
+Result<void> CudaDevice::clear(void* at, std::size_t bytes) {
+  if (bytes == 0) return {};
+  return enqueue("clearing memory", [&] { return cudaMemsetAsync(at, 0, bytes, stream_); });
 }
 
 // The call that copies memory that is not pinned may itself wait for the stream, without a limit.
@@ -309,12 +316,10 @@ Result<void> CudaDevice::wait(Deadline by) {
 // Calls `kernels`, which launches some.
 template <typename Kernels>
 Result<void> CudaDevice::launch(std::string_view doing, const Kernels& kernels) {
-  TALLY_TRY(status());
-  const CurrentGpu current(index_);
-  // An error that others have left there is not this launch's.
-  (void)cudaGetLastError();
-  kernels();
-  return check(cudaGetLastError(), doing);
+  return enqueue(doing, [&] {
+    kernels();
+    return cudaGetLastError();
+  });
 }
 
 Result<void> CudaDevice::gather(const DeviceBucket& bucket, const GradientChange& change) {
@@ -355,16 +360,12 @@ Result<void> CudaDevice::widen(const DeviceBucket& bucket) {
 Result<std::unique_ptr<exchange::DeviceCodec>> CudaDevice::make_codec(const plan::CodecSpec& spec,
                                                                       std::size_t most,
                                                                       const codec::Shape& shape) {
-  TALLY_TRY(status());
-  const CurrentGpu current(index_);
-  return make_device_codec(spec, most, shape, stream_);
+  return make_device_codec(spec, most, shape, *this);
 }
 
 Result<std::unique_ptr<exchange::DeviceLowRank>> CudaDevice::make_low_rank(
     const codec::PowerSgd::Options& options, bool feedback) {
-  TALLY_TRY(status());
-  const CurrentGpu current(index_);
-  return make_device_low_rank(options, feedback, stream_);
+  return make_device_low_rank(options, feedback, *this);
 }
 
 }  // namespace tally::cuda

@@ -41,12 +41,24 @@ class CudaDevice final : public exchange::Device {
   ~CudaDevice() override;
 
   int index() const { return index_; }
+  int multiprocessors() const { return multiprocessors_; }
   // Work that others give this stream is in the order of the device's own. The reference is valid
   // as long as the device, and follows use_stream().
   const cudaStream_t& stream() const { return stream_; }
   // The outcome of a CUDA call on this GPU: "NVIDIA H200, GPU 0, failed while `doing`: ...". After
   // any error but full memory, every later call of the device returns that error.
   Result<void> check(cudaError_t status, std::string_view doing);
+  // Gives stream() some work: `start` makes calls of CUDA on this GPU, and returns their outcome.
+  template <typename Start>
+  Result<void> enqueue(std::string_view doing, const Start& start) {
+    TALLY_TRY(status());
+    const CurrentGpu current(index_);
+    // An error that others have left there is not that of a launch.
+    (void)cudaGetLastError();
+    return check(start(), doing);
+  }
+  // Writes zeros.
+  Result<void> clear(void* at, std::size_t bytes);
   // Frees `data` with its last owner by a call of CUDA, unless the GPU has failed.
   std::shared_ptr<void> owned(void* data, cudaError_t (*free)(void*)) const;
 
@@ -101,6 +113,7 @@ class CudaDevice final : public exchange::Device {
 
   const int index_;
   const Duration limit_;
+  int multiprocessors_ = 0;
   std::string name_;
   std::string id_;
   cudaStream_t stream_ = nullptr;

@@ -11,8 +11,6 @@
 
 #include <fmt/format.h>
 
-#include "adapters/cuda/codec/codec_stream.h"
-#include "adapters/cuda/codec/device_codec.h"
 #include "base/errors.h"
 #include "base/rng.h"
 #include "bench/cuda/measure.h"
@@ -31,8 +29,6 @@ struct CodecCase {
 };
 constexpr CodecCase kCases[] = {{"int8", true}, {"sign", true},    {"bf16", true},
                                 {"fp8", false}, {"onebit", false}, {"topk:0.01", false}};
-
-using cuda::checked;
 
 template <typename T>
 bool same_bits(const std::vector<T>& a, const T* b, std::size_t count) {
@@ -64,14 +60,14 @@ struct CodecArrays {
 
 class CodecRun final {
  public:
-  CodecRun(const CodecCase& of, double copy, CodecArrays& arrays)
-      : of_(of), copy_(copy), arrays_(arrays) {}
+  CodecRun(cuda::CudaDevice& gpu, const CodecCase& of, double copy, CodecArrays& arrays)
+      : gpu_(gpu), of_(of), copy_(copy), arrays_(arrays) {}
 
   Result<void> run() {
     TALLY_TRY(plan::CodecSpec spec, plan::parse_codec(of_.text));
     spec.feedback = true;
     spec.early_momentum = false;
-    TALLY_TRY(device_, cuda::make_device_codec(spec, kCount, {}, stream_));
+    TALLY_TRY(device_, gpu_.make_codec(spec, kCount, {}));
     TALLY_TRY(check(spec));
     const double values = 4.0 * kCount, bytes = static_cast<double>(size_);
     TALLY_TRY(measure("encode", values + bytes, [this] {
@@ -133,17 +129,17 @@ class CodecRun final {
     return {};
   }
 
+  cuda::CudaDevice& gpu_;
   const CodecCase& of_;
   const double copy_;  // bytes per second
   CodecArrays& arrays_;
-  const cudaStream_t stream_ = nullptr;
   std::unique_ptr<exchange::DeviceCodec> device_;
   std::size_t size_ = 0;  // of an encoding
 };
 
 }  // namespace
 
-bool run_codec_cases(double copy_bytes_per_second) {
+bool run_codec_cases(cuda::CudaDevice& gpu, double copy_bytes_per_second) {
   CodecArrays arrays;
   if (const auto prepared = arrays.prepare(); !prepared) {
     fmt::print("failed: codecs: {}\n", prepared.error().message);
@@ -151,7 +147,7 @@ bool run_codec_cases(double copy_bytes_per_second) {
   }
   bool is_right = true;
   for (const CodecCase& each : kCases) {
-    const auto done = CodecRun(each, copy_bytes_per_second, arrays).run();
+    const auto done = CodecRun(gpu, each, copy_bytes_per_second, arrays).run();
     if (done) continue;
     is_right = false;
     fmt::print("failed: {}: {}\n", each.text, done.error().message);

@@ -25,9 +25,9 @@ Result<double> copy_bandwidth() {
   TALLY_TRY(from.allocate(kBytes));
   TALLY_TRY(to.allocate(kBytes));
   TALLY_TRY(const double seconds, seconds_of([&] {
-              return cuda::checked(cudaMemcpyAsync(to.data(), from.data(), kBytes,
-                                                   cudaMemcpyDeviceToDevice, nullptr),
-                                   "copying");
+              return checked(cudaMemcpyAsync(to.data(), from.data(), kBytes,
+                                             cudaMemcpyDeviceToDevice, nullptr),
+                             "copying");
             }));
   return 2.0 * kBytes / seconds;
 }
@@ -46,7 +46,7 @@ int run() {
   fmt::print("kernels on {}: 64 Mi values; a copy moves {:.0f} GB/s, the goal is {:.0f} % of it\n",
              (*gpu)->name(), *copy / 1e9, kGoal * 100);
   const bool updates = run_update_cases(*copy);
-  const bool codecs = run_codec_cases(*copy);
+  const bool codecs = run_codec_cases(**gpu, *copy);
   return updates && codecs ? 0 : 1;
 }
 

@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "adapters/cuda/codec/codec_stream.h"
+#include "base/errors.h"
 #include "bench/common/statistics.h"
 #include "tally/error.h"
 
 namespace tally::bench {
+
+inline Result<void> checked(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return {};
+  return system_failure("{}: {}", what, cudaGetErrorString(status));
+}
 
 // An array of the current CUDA device.
 template <typename T>
@@ -22,15 +27,14 @@ class DeviceArray final {
 
   // Zeroed; once per object.
   Result<void> allocate(std::size_t count) {
-    TALLY_TRY(
-        cuda::checked(cudaMalloc(reinterpret_cast<void**>(&at_), count * sizeof(T)), "cudaMalloc"));
-    return cuda::checked(cudaMemset(at_, 0, count * sizeof(T)), "cudaMemset");
+    TALLY_TRY(checked(cudaMalloc(reinterpret_cast<void**>(&at_), count * sizeof(T)), "cudaMalloc"));
+    return checked(cudaMemset(at_, 0, count * sizeof(T)), "cudaMemset");
   }
   T* data() const { return at_; }
   Result<std::vector<T>> read(std::size_t count) const {
     std::vector<T> values(count);
-    TALLY_TRY(cuda::checked(
-        cudaMemcpy(values.data(), at_, count * sizeof(T), cudaMemcpyDeviceToHost), "reading"));
+    TALLY_TRY(checked(cudaMemcpy(values.data(), at_, count * sizeof(T), cudaMemcpyDeviceToHost),
+                      "reading"));
     return values;
   }
 
@@ -41,7 +45,6 @@ class DeviceArray final {
 // The median time of a call that enqueues work on the default stream.
 template <typename Call>
 Result<double> seconds_of(const Call& call) {
-  using cuda::checked;
   constexpr int kWarmUps = 3, kRounds = 15;
   cudaEvent_t begin, end;
   TALLY_TRY(checked(cudaEventCreate(&begin), "cudaEventCreate"));

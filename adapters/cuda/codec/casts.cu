@@ -166,7 +166,7 @@ class Casts final : public FixedCodec {
                               std::byte* out) override {
     return with_flag(is_aligned(gradient, 16) && is_aligned(residual, 16), [&]<bool kVectors>() {
       return with_flag(residual != nullptr, [&]<bool kFeedback>() {
-        return launch(encode_casts<Format, kFeedback, kVectors>, blocks_of(count), stream(),
+        return launch(device(), encode_casts<Format, kFeedback, kVectors>, blocks_of(count),
                       gradient, residual, count, out);
       });
     });
@@ -175,7 +175,7 @@ class Casts final : public FixedCodec {
                               std::size_t count) override {
     return with_flag(is_aligned(out, 16), [&]<bool kVectors>() {
       return with_give(give, [&]<Give kGive>() {
-        return launch(decode_casts<Format, kGive, kVectors>, blocks_of(count), stream(), senders,
+        return launch(device(), decode_casts<Format, kGive, kVectors>, blocks_of(count), senders,
                       out, count);
       });
     });

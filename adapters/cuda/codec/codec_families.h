@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "adapters/cuda/codec/codec_stream.h"
+#include "adapters/cuda/cuda_device.h"
 #include "codec/codec.h"
 #include "exchange/device/device_codec.h"
 #include "plan/codec_spec.h"
@@ -16,7 +16,7 @@ namespace tally::cuda {
 struct CodecUse {
   std::size_t most = 0;  // the longest run
   codec::Shape shape;
-  CodecStream stream;
+  CudaDevice& device;
 };
 
 // none, fp16 and bf16; int8 and fp8; sign and onebit; topk and threshold.
@@ -28,6 +28,11 @@ Result<std::unique_ptr<exchange::DeviceCodec>> make_sign_bits(const plan::CodecS
                                                               const CodecUse& use);
 Result<std::unique_ptr<exchange::DeviceCodec>> make_sparse(const plan::CodecSpec& spec,
                                                            const CodecUse& use);
+
+template <typename T>
+T* as(const exchange::DeviceMemory& memory) {
+  return reinterpret_cast<T*>(memory.data);
+}
 
 inline bool is_aligned(const void* at, std::size_t bytes) {
   return reinterpret_cast<std::uintptr_t>(at) % bytes == 0;
@@ -66,14 +71,17 @@ class FixedCodec : public exchange::DeviceCodec {
   Result<std::size_t> encoded_bytes() final { return encoded_; }
   Result<void> check() final;
 
-  Result<void> prepare() { return damaged_.allocate(sizeof(std::uint32_t), use_.stream); }
+  Result<void> prepare() {
+    TALLY_TRY(damaged_, device().allocate(sizeof(std::uint32_t)));
+    return {};
+  }
 
  protected:
   explicit FixedCodec(const CodecUse& use) : use_(use) {}
 
-  cudaStream_t stream() const { return use_.stream.get(); }
+  CudaDevice& device() const { return use_.device; }
   // Kernels set it to 1 where bytes are no encoding.
-  std::uint32_t* damaged() const { return damaged_.as<std::uint32_t>(); }
+  std::uint32_t* damaged() const { return as<std::uint32_t>(damaged_); }
 
   // `residual` may be null; count > 0.
   virtual Result<void> enqueue_encode(const float* gradient, float* residual, std::size_t count,
@@ -89,7 +97,7 @@ class FixedCodec : public exchange::DeviceCodec {
                     std::size_t count) final;
 
   const CodecUse use_;
-  CodecMemory damaged_;
+  exchange::DeviceMemory damaged_;
   std::size_t encoded_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "adapters/cuda/codec/device_codec.h"
+#include "adapters/cuda/cuda_device.h"
 #include "base/rng.h"
 #include "codec/codec.h"
 #include "codec/encoder/encoder.h"
@@ -189,19 +190,28 @@ inline bool same_values(std::span<const float> a, std::span<const float> b) {
   return true;
 }
 
+// The GPU of all tests of codecs, which are many and short.
+inline CudaDevice& codec_gpu() {
+  static CudaDevice* const gpu = [] {
+    auto opened = CudaDevice::open(0);
+    EXPECT_TRUE(opened) << opened.error().message;
+    return opened.value().release();
+  }();
+  return *gpu;
+}
+
 // A codec on the device beside that of the CPU.
 struct CodecPair {
   plan::CodecSpec spec;
   codec::Shape shape;
   std::unique_ptr<codec::Codec> cpu;
-  cudaStream_t stream = nullptr;
   std::unique_ptr<exchange::DeviceCodec> device;
 
   CodecPair(const std::string& text, std::size_t most, bool feedback = false)
       : spec(device_spec(text, feedback)) {
     if (spec.by_column) shape = {.columns = 77, .first = 30};
     cpu = codec::make_codec(spec, shape);
-    auto made = make_device_codec(spec, most, shape, stream);
+    auto made = make_device_codec(spec, most, shape, codec_gpu());
     if (made) {
       device = std::move(*made);
     } else {

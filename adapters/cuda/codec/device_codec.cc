@@ -20,10 +20,9 @@ Result<void> check_spec(const plan::CodecSpec& spec) {
 Result<std::unique_ptr<exchange::DeviceCodec>> make_device_codec(const plan::CodecSpec& spec,
                                                                  std::size_t most,
                                                                  const codec::Shape& shape,
-                                                                 const cudaStream_t& stream) {
+                                                                 CudaDevice& device) {
   TALLY_TRY(check_spec(spec));
-  TALLY_TRY(const CodecStream own, CodecStream::of(stream));
-  const CodecUse use{.most = most, .shape = shape, .stream = own};
+  const CodecUse use{.most = most, .shape = shape, .device = device};
   switch (spec.kind) {
     case plan::Codec::kNone:
     case plan::Codec::kFp16:
@@ -56,11 +55,10 @@ Result<void> check_alignment(const std::byte* encoding) {
 }
 
 Result<void> FixedCodec::check() {
-  TALLY_TRY(use_.stream.enter());
   std::uint32_t damaged = 0;
-  TALLY_TRY(use_.stream.read(&damaged, damaged_.as<void>(), sizeof damaged));
+  TALLY_TRY(device().read(std::as_writable_bytes(std::span(&damaged, 1)), damaged_.data));
   if (damaged == 0) return {};
-  TALLY_TRY(use_.stream.clear(damaged_.as<void>(), sizeof damaged));
+  TALLY_TRY(device().clear(damaged_.data, sizeof damaged));
   return corrupt("a gradient has a scale, a byte or a bit that no encoder writes");
 }
 
@@ -68,7 +66,6 @@ Result<void> FixedCodec::encode_run(const float* gradient, float* residual, std:
                                     std::byte* out) {
   TALLY_TRY(check_run(count, use_.most));
   TALLY_TRY(check_alignment(out));
-  TALLY_TRY(use_.stream.enter());
   encoded_ = max_bytes(count);
   if (count == 0) return {};
   return enqueue_encode(gradient, residual, count, out);
@@ -81,9 +78,8 @@ Result<void> FixedCodec::read(Into into, std::span<const exchange::DeviceEncoded
       return corrupt("{} bytes for {} values, expected {}", sender.size, count, max_bytes(count));
     TALLY_TRY(check_alignment(sender.bytes));
   }
-  TALLY_TRY(use_.stream.enter());
   if (count == 0) return {};
-  if (into == Into::kMean && senders.empty()) return use_.stream.clear(out, count * sizeof(float));
+  if (into == Into::kMean && senders.empty()) return device().clear(out, count * sizeof(float));
   Give give = into == Into::kValues ? Give::kValues : into == Into::kSum ? Give::kAdd : Give::kMean;
   while (!senders.empty()) {
     Senders some = {};

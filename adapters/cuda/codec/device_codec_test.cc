@@ -1,4 +1,7 @@
+#include <gmock/gmock.h>
+
 #include "adapters/cuda/codec/codec_test_support.h"
+#include "soon.h"
 
 namespace tally::cuda {
 namespace {
@@ -269,35 +272,49 @@ TEST(DeviceCodec, ServesShorterRunsThanItWasMadeFor) {
 }
 
 TEST(DeviceCodec, RefusesCodecsThatDevicesDoNotHave) {
-  const cudaStream_t stream = nullptr;
   for (const std::string text :
        {"qsgd", "ternary", "natural", "onebit-adam:1", "randk:0.1", "dgc:0.01", "powersgd:2",
         "auto", "sign:128,vote", "int8+rans", "topk:0.01+zstd"}) {
     SCOPED_TRACE(text);
     const auto spec = plan::parse_codec(text);
     ASSERT_TRUE(spec) << spec.error().message;
-    const auto made = make_device_codec(*spec, 100, {}, stream);
+    const auto made = make_device_codec(*spec, 100, {}, codec_gpu());
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, ErrorCode::kInvalid);
   }
 }
 
-// The codec follows the variable of the stream.
 TEST(DeviceCodec, WorksOnTheStreamOfTheMoment) {
-  cudaStream_t stream = nullptr;
-  const auto made = make_device_codec(device_spec("int8", /*feedback=*/false), 4096, {}, stream);
-  ASSERT_TRUE(made);
   CodecPair pair("int8", 4096);
   const Floats values = random_values(4096, 4);
   const DeviceArray<float> gradient(values);
   const DeviceArray<std::byte> out(pair.cpu->max_bytes(4096));
+  cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
-  ASSERT_TRUE((*made)->encode(gradient.data(), 4096, out.data()));
+  codec_gpu().use_stream(stream);
+  ASSERT_TRUE(pair.device->encode(gradient.data(), 4096, out.data()));
   ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
   EXPECT_TRUE(out.read() == pair.encode_on_cpu(values));
-  const cudaStream_t used = stream;
-  stream = nullptr;
-  EXPECT_EQ(cudaStreamDestroy(used), cudaSuccess);
+  codec_gpu().use_stream(nullptr);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+// An error of a codec is one of the device: later calls return it, too.
+TEST(DeviceCodec, ErrorsOfCudaNameTheGpuAndStay) {
+  const auto gpu = CudaDevice::open(0);
+  ASSERT_TRUE(gpu) << gpu.error().message;
+  const auto codec = (*gpu)->make_codec(device_spec("int8", /*feedback=*/false), 4096, {});
+  ASSERT_TRUE(codec) << codec.error().message;
+  float on_host = 0;
+  const Result<void> failed = (*codec)->decode_mean({}, &on_host, 1);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ErrorCode::kSystem);
+  EXPECT_THAT(failed.error().message, testing::AllOf(testing::HasSubstr(", GPU 0, failed while "),
+                                                     testing::HasSubstr("(cudaErrorInvalidValue: "),
+                                                     testing::HasSubstr("restart this worker")));
+  const Result<void> later = (*gpu)->wait(soon());
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().message, failed.error().message);
 }
 
 }  // namespace

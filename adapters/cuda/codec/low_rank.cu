@@ -341,10 +341,10 @@ std::size_t tiles_of(std::size_t columns) { return (columns + kRowValues - 1) / 
 
 }  // namespace
 
-Result<void> start_project(const LowRankProject& task, const CodecStream& stream) {
+Result<void> start_project(const LowRankProject& task, CudaDevice& device) {
   const std::size_t groups = (task.shape.rows + kRowsAtOnce - 1) / kRowsAtOnce;
   // Warps that keep all processors busy.
-  const bool is_split = groups < static_cast<std::size_t>(stream.processors()) * kWarps;
+  const bool is_split = groups < static_cast<std::size_t>(device.multiprocessors()) * kWarps;
   const std::size_t blocks = is_split ? groups : blocks_for(groups);
   for (int first = 0; first < task.shape.rank; first += kColumnsAtOnce) {
     LowRankProject some = task;
@@ -356,9 +356,8 @@ Result<void> start_project(const LowRankProject& task, const CodecStream& stream
       return with_either(first == 0, [&]<bool kAdds>() {
         return with_either(vectors, [&]<bool kVectors>() {
           return is_split
-                     ? launch(project_rows<kRank, kWarps, kAdds, kVectors>, blocks, stream.get(),
-                              some)
-                     : launch(project_rows<kRank, 1, kAdds, kVectors>, blocks, stream.get(), some);
+                     ? launch(device, project_rows<kRank, kWarps, kAdds, kVectors>, blocks, some)
+                     : launch(device, project_rows<kRank, 1, kAdds, kVectors>, blocks, some);
         });
       });
     }));
@@ -367,48 +366,48 @@ Result<void> start_project(const LowRankProject& task, const CodecStream& stream
 }
 
 Result<void> start_orthonormalise(const MatrixShape& shape, float share, float* left, double* wide,
-                                  const CodecStream& stream) {
-  return launch(orthonormalise_columns, 1, stream.get(), shape.rows, shape.rank, share, left, wide);
+                                  CudaDevice& device) {
+  return launch(device, orthonormalise_columns, 1, shape.rows, shape.rank, share, left, wide);
 }
 
-std::size_t correlate_parts(const MatrixShape& shape, const CodecStream& stream) {
+std::size_t correlate_parts(const MatrixShape& shape, CudaDevice& device) {
   constexpr std::size_t kBlocksEach = 4;  // of a processor
-  const std::size_t wanted = static_cast<std::size_t>(stream.processors()) * kBlocksEach;
+  const std::size_t wanted = static_cast<std::size_t>(device.multiprocessors()) * kBlocksEach;
   const std::size_t most = (shape.rows + kWarps * kRowsAtOnce - 1) / (kWarps * kRowsAtOnce);
   return std::clamp<std::size_t>(wanted / tiles_of(shape.columns), 1, most);
 }
 
-Result<void> start_correlate(const LowRankCorrelate& task, const CodecStream& stream) {
+Result<void> start_correlate(const LowRankCorrelate& task, CudaDevice& device) {
   const std::size_t tiles = tiles_of(task.shape.columns);
   const bool vectors = has_vectors(task.shape, task.matrix, nullptr, nullptr);
   for (int first = 0; first < task.shape.rank; first += kColumnsAtOnce)
     TALLY_TRY(with_rank(std::min(task.shape.rank - first, kColumnsAtOnce), [&]<int kRank>() {
       return with_either(vectors, [&]<bool kVectors>() {
-        return launch(correlate_columns<kRank, kVectors>, tiles * task.parts, stream.get(), task,
-                      first, tiles);
+        return launch(device, correlate_columns<kRank, kVectors>, tiles * task.parts, task, first,
+                      tiles);
       });
     }));
   const std::size_t count = task.shape.columns * static_cast<std::size_t>(task.shape.rank);
-  return launch(add_parts, (count + kCodecThreads - 1) / kCodecThreads, stream.get(), task.sums,
+  return launch(device, add_parts, (count + kCodecThreads - 1) / kCodecThreads, task.sums,
                 task.parts, count, task.weight, task.right);
 }
 
-Result<void> start_finish(const LowRankFinish& task, const CodecStream& stream) {
+Result<void> start_finish(const LowRankFinish& task, CudaDevice& device) {
   const auto rank = static_cast<std::size_t>(task.shape.rank);
-  TALLY_TRY(launch(scale_right, 2 * rank, stream.get(), task));
+  TALLY_TRY(launch(device, scale_right, 2 * rank, task));
   const std::size_t tiles = tiles_of(task.shape.columns);
   const std::size_t groups = (task.shape.rows + kProductRows - 1) / kProductRows;
   const std::size_t blocks = blocks_for(tiles * groups);
   const bool vectors = has_vectors(task.shape, task.right, task.matrix, task.mean);
   TALLY_TRY(with_either(vectors, [&]<bool kVectors>() {
     if (task.shape.rank > kColumnsAtOnce)
-      return launch(multiply_factors<0, kVectors>, blocks, stream.get(), task, tiles);
+      return launch(device, multiply_factors<0, kVectors>, blocks, task, tiles);
     return with_rank(task.shape.rank, [&]<int kRank>() {
-      return launch(multiply_factors<kRank, kVectors>, blocks, stream.get(), task, tiles);
+      return launch(device, multiply_factors<kRank, kVectors>, blocks, task, tiles);
     });
   }));
   const std::size_t count = task.shape.columns * rank;
-  return launch(take_over, (count + kCodecThreads - 1) / kCodecThreads, stream.get(), task);
+  return launch(device, take_over, (count + kCodecThreads - 1) / kCodecThreads, task);
 }
 
 }  // namespace tally::cuda

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "adapters/cuda/codec/codec_stream.h"
+#include "adapters/cuda/cuda_device.h"
 
 // The kernels of PowerSGD over a matrix, row by row, and its factors, column by column, as
 // kernel/lowrank/factor.h has them. The matrix is read once per product for each kColumnsAtOnce
@@ -26,12 +26,12 @@ struct LowRankProject {
   float weight = 1;
   float* left = nullptr;
 };
-Result<void> start_project(const LowRankProject& task, const CodecStream& stream);
+Result<void> start_project(const LowRankProject& task, CudaDevice& device);
 
 // left = the orthonormal columns of share * left, as codec::orthonormalise(). `wide` has as many
 // doubles.
 Result<void> start_orthonormalise(const MatrixShape& shape, float share, float* left, double* wide,
-                                  const CodecStream& stream);
+                                  CudaDevice& device);
 
 // right = weight * transposed matrix * left, summed in `parts` runs of rows; `sums` has parts *
 // columns * rank floats.
@@ -44,8 +44,8 @@ struct LowRankCorrelate {
   float* sums = nullptr;
   std::size_t parts = 1;
 };
-std::size_t correlate_parts(const MatrixShape& shape, const CodecStream& stream);
-Result<void> start_correlate(const LowRankCorrelate& task, const CodecStream& stream);
+std::size_t correlate_parts(const MatrixShape& shape, CudaDevice& device);
+Result<void> start_correlate(const LowRankCorrelate& task, CudaDevice& device);
 
 // right = share * right; mean = left * transposed right; matrix -= mean, or 0 without feedback; q =
 // right, each column scaled to about 1. If a factor is not finite the mean is NaN, q stays, and the
@@ -62,6 +62,6 @@ struct LowRankFinish {
   float* q = nullptr;
   std::uint32_t* largest = nullptr;
 };
-Result<void> start_finish(const LowRankFinish& task, const CodecStream& stream);
+Result<void> start_finish(const LowRankFinish& task, CudaDevice& device);
 
 }  // namespace tally::cuda

@@ -34,7 +34,7 @@ class LowRankPair {
         p_(host_->p_count()),
         q_(host_->q_count()),
         mean_(count()) {
-    auto made = make_device_low_rank(options, feedback, stream_);
+    auto made = make_device_low_rank(options, feedback, codec_gpu());
     if (!made) {
       ADD_FAILURE() << made.error().message;
       return;
@@ -85,7 +85,6 @@ class LowRankPair {
 
  private:
   const codec::PowerSgd::Options options_;
-  const cudaStream_t stream_ = nullptr;
   std::unique_ptr<exchange::DeviceLowRank> host_, device_;
   DeviceArray<float> p_, q_, mean_;
 };
@@ -149,9 +148,8 @@ TEST(DeviceLowRank, AgreesForZerosAndForTinyAndHugeGradients) {
 TEST(DeviceLowRank, ShowsValuesThatAreNotFinite) {
   for (const float odd :
        {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    const cudaStream_t stream = nullptr;
     const codec::PowerSgd::Options options{.rows = 50, .columns = 40, .rank = 2};
-    auto device = make_device_low_rank(options, /*feedback=*/true, stream);
+    auto device = make_device_low_rank(options, /*feedback=*/true, codec_gpu());
     ASSERT_TRUE(device);
     Floats gradient = random_values(2000, 2);
     const DeviceArray<float> p((*device)->p_count()), q((*device)->q_count()), mean(2000);
@@ -175,13 +173,12 @@ TEST(DeviceLowRank, ShowsValuesThatAreNotFinite) {
 }
 
 TEST(DeviceLowRank, RefusesEmptyMatricesAndWrongRanks) {
-  const cudaStream_t stream = nullptr;
   const codec::PowerSgd::Options wrong[] = {{.rows = 0, .columns = 5, .rank = 1},
                                             {.rows = 5, .columns = 0, .rank = 1},
                                             {.rows = 5, .columns = 5, .rank = 0},
                                             {.rows = 5, .columns = 5, .rank = 65}};
   for (const auto& options : wrong) {
-    const auto made = make_device_low_rank(options, /*feedback=*/true, stream);
+    const auto made = make_device_low_rank(options, /*feedback=*/true, codec_gpu());
     ASSERT_FALSE(made);
     EXPECT_EQ(made.error().code, ErrorCode::kInvalid);
   }

@@ -285,8 +285,9 @@ class ScaledBytes final : public FixedCodec {
     if (block_ == 256) return encode_by_tiles<256>(gradient, residual, count, out);
     if (block_ == 512) return encode_by_tiles<512>(gradient, residual, count, out);
     return with_flag(residual != nullptr, [&]<bool kFeedback>() {
-      return launch(encode_blocks<Format, kFeedback>, blocks_for((count + block_ - 1) / block_),
-                    stream(), gradient, residual, count, block_, out);
+      return launch(device(), encode_blocks<Format, kFeedback>,
+                    blocks_for((count + block_ - 1) / block_), gradient, residual, count, block_,
+                    out);
     });
   }
   template <int kBlock>
@@ -294,8 +295,8 @@ class ScaledBytes final : public FixedCodec {
                                std::byte* out) {
     return with_flag(is_aligned(gradient, 16) && is_aligned(residual, 16), [&]<bool kVectors>() {
       return with_flag(residual != nullptr, [&]<bool kFeedback>() {
-        return launch(encode_tiles<Format, kBlock, kFeedback, kVectors>, blocks_of_tiles(count),
-                      stream(), gradient, residual, count, out);
+        return launch(device(), encode_tiles<Format, kBlock, kFeedback, kVectors>,
+                      blocks_of_tiles(count), gradient, residual, count, out);
       });
     });
   }
@@ -307,8 +308,8 @@ class ScaledBytes final : public FixedCodec {
     return with_flag(is_aligned(out, 16), [&]<bool kVectors>() {
       return with_flag(block_ % kRowValues == 0, [&]<bool kWholeRows>() {
         return with_give(give, [&]<Give kGive>() {
-          return launch(decode_tiles<Format, kGive, kWholeRows, kVectors>, blocks_of_tiles(count),
-                        stream(), senders, block_, shift, out, count, damaged());
+          return launch(device(), decode_tiles<Format, kGive, kWholeRows, kVectors>,
+                        blocks_of_tiles(count), senders, block_, shift, out, count, damaged());
         });
       });
     });

@@ -415,12 +415,12 @@ class SignBits final : public FixedCodec {
     const Layout layout = layout_of(count);
     return with_flag(residual != nullptr, [&]<bool kFeedback>() {
       const auto by_tiles = [&](auto kernel) {
-        return launch(kernel, blocks_of_tiles(count), stream(), gradient, residual, layout, out);
+        return launch(device(), kernel, blocks_of_tiles(count), gradient, residual, layout, out);
       };
       if (missing_ == 0 && block_ == 128) return by_tiles(&encode_sign_tiles<kTwo, 128, kFeedback>);
       if (missing_ == 0 && block_ == 256) return by_tiles(&encode_sign_tiles<kTwo, 256, kFeedback>);
       if (missing_ == 0 && block_ == 512) return by_tiles(&encode_sign_tiles<kTwo, 512, kFeedback>);
-      return launch(encode_sign_blocks<kTwo, kFeedback>, blocks_for(layout.blocks()), stream(),
+      return launch(device(), encode_sign_blocks<kTwo, kFeedback>, blocks_for(layout.blocks()),
                     gradient, residual, layout, out);
     });
   }
@@ -432,13 +432,13 @@ class SignBits final : public FixedCodec {
       if (std::size_t{1} << bits == block_) shift = bits;
     if (missing_ != 0 || block_ % kRowValues != 0) {
       return with_give(give, [&]<Give kGive>() {
-        return launch(decode_sign_blocks<kTwo, kGive>, blocks_for(layout.blocks()), stream(),
+        return launch(device(), decode_sign_blocks<kTwo, kGive>, blocks_for(layout.blocks()),
                       senders, layout, out, damaged());
       });
     }
     return with_flag(is_aligned(out, 16), [&]<bool kVectors>() {
       return with_give(give, [&]<Give kGive>() {
-        return launch(decode_sign_tiles<kTwo, kGive, kVectors>, blocks_of_tiles(count), stream(),
+        return launch(device(), decode_sign_tiles<kTwo, kGive, kVectors>, blocks_of_tiles(count),
                       senders, layout, shift, out, damaged());
       });
     });

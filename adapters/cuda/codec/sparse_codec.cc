@@ -46,11 +46,13 @@ class Sparse final : public exchange::DeviceCodec {
       return invalid("codec={}: runs of {} values; the most are {}", plan::to_string(spec_),
                      use_.most, 0xFFFFFFFFU);
     const std::size_t words = (use_.most + 31) / 32;
-    TALLY_TRY(marks_.allocate(words * sizeof(std::uint32_t), use_.stream));
-    if (spec_.kind == plan::Codec::kTopk)
-      TALLY_TRY(sample_.allocate(most_samples(use_.most) * sizeof(std::uint32_t), use_.stream));
-    TALLY_TRY(encode_work_.allocate(sizeof(SparseEncodeWork), use_.stream));
-    return decode_work_.allocate(sizeof(SparseDecodeWork), use_.stream);
+    TALLY_TRY(marks_, use_.device.allocate(words * sizeof(std::uint32_t)));
+    if (spec_.kind == plan::Codec::kTopk) {
+      TALLY_TRY(sample_, use_.device.allocate(most_samples(use_.most) * sizeof(std::uint32_t)));
+    }
+    TALLY_TRY(encode_work_, use_.device.allocate(sizeof(SparseEncodeWork)));
+    TALLY_TRY(decode_work_, use_.device.allocate(sizeof(SparseDecodeWork)));
+    return {};
   }
 
   bool is_fixed_size() const override { return false; }
@@ -65,20 +67,18 @@ class Sparse final : public exchange::DeviceCodec {
   }
   Result<std::size_t> encoded_bytes() override {
     if (is_empty_) return codec::dense_bytes(0);
-    TALLY_TRY(use_.stream.enter());
     std::uint64_t bytes = 0;
-    TALLY_TRY(use_.stream.read(
-        &bytes, encode_work_.as<std::byte>() + offsetof(SparseEncodeWork, bytes), sizeof bytes));
+    TALLY_TRY(use_.device.read(std::as_writable_bytes(std::span(&bytes, 1)),
+                               encode_work_.data + offsetof(SparseEncodeWork, bytes)));
     return static_cast<std::size_t>(bytes);
   }
 
   Result<void> check() override {
-    TALLY_TRY(use_.stream.enter());
-    std::byte* const at = decode_work_.as<std::byte>() + offsetof(SparseDecodeWork, damaged);
+    std::byte* const at = decode_work_.data + offsetof(SparseDecodeWork, damaged);
     std::uint32_t damaged = 0;
-    TALLY_TRY(use_.stream.read(&damaged, at, sizeof damaged));
+    TALLY_TRY(use_.device.read(std::as_writable_bytes(std::span(&damaged, 1)), at));
     if (damaged == 0) return {};
-    TALLY_TRY(use_.stream.clear(at, sizeof damaged));
+    TALLY_TRY(use_.device.clear(at, sizeof damaged));
     return corrupt("codec={}: a gradient's bytes are no encoding", plan::to_string(spec_));
   }
 
@@ -87,24 +87,23 @@ class Sparse final : public exchange::DeviceCodec {
                           std::byte* out) {
     TALLY_TRY(check_run(count, use_.most));
     TALLY_TRY(check_alignment(out));
-    TALLY_TRY(use_.stream.enter());
     is_empty_ = count == 0;
-    if (is_empty_) return use_.stream.clear(out, codec::dense_bytes(0));
-    TALLY_TRY(use_.stream.clear(encode_work_.as<void>(), SparseEncodeWork::kZeroBytes));
+    if (is_empty_) return use_.device.clear(out, codec::dense_bytes(0));
+    TALLY_TRY(use_.device.clear(encode_work_.data, SparseEncodeWork::kZeroBytes));
     SparseEncode task = {.gradient = gradient,
                          .residual = residual,
                          .count = static_cast<std::uint32_t>(count),
                          .out = out,
-                         .marks = marks_.as<std::uint32_t>(),
-                         .sample = sample_.as<std::uint32_t>(),
-                         .work = encode_work_.as<SparseEncodeWork>()};
+                         .marks = as<std::uint32_t>(marks_),
+                         .sample = as<std::uint32_t>(sample_),
+                         .work = as<SparseEncodeWork>(encode_work_)};
     if (spec_.kind == plan::Codec::kTopk) {
       set_selection(task);
     } else {
       task.threshold = least_bits(spec_.threshold);
     }
-    TALLY_TRY(const unsigned blocks, sparse_encode_blocks(use_.stream, count));
-    return start_sparse_encode(task, blocks, use_.stream.get());
+    TALLY_TRY(const unsigned blocks, sparse_encode_blocks(use_.device, count));
+    return start_sparse_encode(task, blocks, use_.device);
   }
 
   // The numbers of codec::select_top().
@@ -127,8 +126,7 @@ class Sparse final : public exchange::DeviceCodec {
                     std::size_t count) override {
     TALLY_TRY(check_run(count, use_.most));
     for (const exchange::DeviceEncoded& sender : senders) TALLY_TRY(check_alignment(sender.bytes));
-    TALLY_TRY(use_.stream.enter());
-    if (into != Into::kSum) TALLY_TRY(use_.stream.clear(out, count * sizeof(float)));
+    if (into != Into::kSum) TALLY_TRY(use_.device.clear(out, count * sizeof(float)));
     for (const exchange::DeviceEncoded& sender : senders) {
       const SparseDecode task = {.bytes = sender.bytes,
                                  // Nothing that is longer is an encoding, nor are no bytes.
@@ -137,16 +135,16 @@ class Sparse final : public exchange::DeviceCodec {
                                  .adds = into != Into::kValues,
                                  .out = out,
                                  .count = static_cast<std::uint32_t>(count),
-                                 .work = decode_work_.as<SparseDecodeWork>()};
-      TALLY_TRY(const unsigned blocks, sparse_decode_blocks(use_.stream, task.size));
-      TALLY_TRY(start_sparse_decode(task, blocks, use_.stream.get()));
+                                 .work = as<SparseDecodeWork>(decode_work_)};
+      TALLY_TRY(const unsigned blocks, sparse_decode_blocks(use_.device, task.size));
+      TALLY_TRY(start_sparse_decode(task, blocks, use_.device));
     }
     return {};
   }
 
   const plan::CodecSpec spec_;
   const CodecUse use_;
-  CodecMemory marks_, sample_, encode_work_, decode_work_;
+  exchange::DeviceMemory marks_, sample_, encode_work_, decode_work_;
   bool is_empty_ = true;  // the last encoding
 };
 

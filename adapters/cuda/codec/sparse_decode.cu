@@ -251,19 +251,19 @@ __global__ void __launch_bounds__(kCodecThreads, 2) decode_sparse(SparseDecode t
 
 }  // namespace
 
-Result<unsigned> sparse_decode_blocks(const CodecStream& stream, std::size_t size) {
+Result<unsigned> sparse_decode_blocks(CudaDevice& device, std::size_t size) {
   constexpr std::size_t kLeastBytes = 512;  // of a block
   constexpr unsigned kMostEach = 2;
-  TALLY_TRY(const unsigned resident, resident_blocks(decode_sparse));
+  TALLY_TRY(const unsigned resident, resident_blocks(device, decode_sparse));
   const std::size_t most = std::min<std::size_t>(
       SparseDecodeWork::kMostBlocks,
-      static_cast<std::size_t>(stream.processors()) * std::min(resident, kMostEach));
+      static_cast<std::size_t>(device.multiprocessors()) * std::min(resident, kMostEach));
   const std::size_t wanted = (size + kLeastBytes - 1) / kLeastBytes;
   return static_cast<unsigned>(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(most, 1)));
 }
 
-Result<void> start_sparse_decode(const SparseDecode& task, unsigned blocks, cudaStream_t stream) {
-  return launch_together(decode_sparse, blocks, stream, task);
+Result<void> start_sparse_decode(const SparseDecode& task, unsigned blocks, CudaDevice& device) {
+  return launch_together(device, decode_sparse, blocks, task);
 }
 
 }  // namespace tally::cuda

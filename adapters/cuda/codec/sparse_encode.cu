@@ -560,21 +560,21 @@ __global__ void __launch_bounds__(kCodecThreads, 4) encode_sparse(SparseEncode t
 
 }  // namespace
 
-Result<unsigned> sparse_encode_blocks(const CodecStream& stream, std::size_t count) {
+Result<unsigned> sparse_encode_blocks(CudaDevice& device, std::size_t count) {
   constexpr std::size_t kLeastValues = 8192;  // of a block
   constexpr unsigned kMostEach = 4;
-  TALLY_TRY(const unsigned plain, resident_blocks(encode_sparse<false>));
-  TALLY_TRY(const unsigned feedback, resident_blocks(encode_sparse<true>));
+  TALLY_TRY(const unsigned plain, resident_blocks(device, encode_sparse<false>));
+  TALLY_TRY(const unsigned feedback, resident_blocks(device, encode_sparse<true>));
   const unsigned each = std::min({plain, feedback, kMostEach});
   const std::size_t most = std::min<std::size_t>(
-      SparseEncodeWork::kMostBlocks, static_cast<std::size_t>(stream.processors()) * each);
+      SparseEncodeWork::kMostBlocks, static_cast<std::size_t>(device.multiprocessors()) * each);
   const std::size_t wanted = (count + kLeastValues - 1) / kLeastValues;
   return static_cast<unsigned>(std::clamp<std::size_t>(wanted, 1, std::max<std::size_t>(most, 1)));
 }
 
-Result<void> start_sparse_encode(const SparseEncode& task, unsigned blocks, cudaStream_t stream) {
-  return task.residual == nullptr ? launch_together(encode_sparse<false>, blocks, stream, task)
-                                  : launch_together(encode_sparse<true>, blocks, stream, task);
+Result<void> start_sparse_encode(const SparseEncode& task, unsigned blocks, CudaDevice& device) {
+  return task.residual == nullptr ? launch_together(device, encode_sparse<false>, blocks, task)
+                                  : launch_together(device, encode_sparse<true>, blocks, task);
 }
 
 }  // namespace tally::cuda

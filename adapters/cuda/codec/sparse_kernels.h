@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "adapters/cuda/codec/codec_stream.h"
+#include "adapters/cuda/cuda_device.h"
 
 // The kernels of topk and threshold, which write and read the forms "dense" and "gaps" of
 // codec/sparse/sparse_bytes.h. The blocks of a kernel wait for each other, so all of them run at
@@ -51,8 +51,8 @@ struct SparseEncode {
   SparseEncodeWork* work = nullptr;
 };
 
-Result<unsigned> sparse_encode_blocks(const CodecStream& stream, std::size_t count);
-Result<void> start_sparse_encode(const SparseEncode& task, unsigned blocks, cudaStream_t stream);
+Result<unsigned> sparse_encode_blocks(CudaDevice& device, std::size_t count);
+Result<void> start_sparse_encode(const SparseEncode& task, unsigned blocks, CudaDevice& device);
 
 // What a part of the bits of all gaps stands for, if its first bits belong to the code before it.
 struct GapPart {
@@ -77,7 +77,7 @@ struct SparseDecode {
   SparseDecodeWork* work = nullptr;
 };
 
-Result<unsigned> sparse_decode_blocks(const CodecStream& stream, std::size_t size);
-Result<void> start_sparse_decode(const SparseDecode& task, unsigned blocks, cudaStream_t stream);
+Result<unsigned> sparse_decode_blocks(CudaDevice& device, std::size_t size);
+Result<void> start_sparse_decode(const SparseDecode& task, unsigned blocks, CudaDevice& device);
 
 }  // namespace tally::cuda
