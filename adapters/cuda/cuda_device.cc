@@ -83,6 +83,27 @@ std::string uuid_text(const cudaUUID_t& uuid) {
   return text;
 }
 
+// Whether a GPU has the context that all of this process use. The runtime has no such call. The
+// driver numbers the GPUs as the runtime does.
+bool has_context(int index) {
+  using GetState = int (*)(int gpu, unsigned* flags, int* active);
+  static const auto kGetState = [] {
+    constexpr const char* kName = "cuDevicePrimaryCtxGetState";
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    constexpr unsigned kSince = 7000;
+    (void)cudaGetDriverEntryPointByVersion(kName, &found, kSince, cudaEnableDefault, &result);
+#else
+    (void)cudaGetDriverEntryPoint(kName, &found, cudaEnableDefault, &result);
+#endif
+    return reinterpret_cast<GetState>(found);
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return kGetState == nullptr || kGetState(index, &flags, &active) != 0 || active != 0;
+}
+
 }  // namespace
 
 CurrentGpu::CurrentGpu(int index) : index_(index) {
@@ -91,7 +112,7 @@ CurrentGpu::CurrentGpu(int index) : index_(index) {
   if (former_ != index_) (void)cudaSetDevice(index_);
 }
 CurrentGpu::~CurrentGpu() {
-  if (former_ != index_) (void)cudaSetDevice(former_);
+  if (former_ != index_ && has_context(former_)) (void)cudaSetDevice(former_);
 }
 
 Result<std::unique_ptr<CudaDevice>> CudaDevice::open(int index, Duration limit) {

@@ -13,7 +13,8 @@
 
 namespace tally::cuda {
 
-// Makes a GPU the current one of the calling thread, and the former one again at the end.
+// Makes a GPU the current one of the calling thread, and the former one again at the end if that
+// has a context: cudaSetDevice() would make one, which takes some hundred megabytes there.
 class CurrentGpu final {
  public:
   explicit CurrentGpu(int index);

@@ -18,7 +18,7 @@
 namespace tally::cuda::emulation {
 namespace {
 
-constexpr int kVersion = 13000;
+constexpr int kVersion = CUDART_VERSION;
 constexpr std::string_view kName = "Emulated GPU";
 constexpr std::string_view kBusId = "0000:00:00.0";
 
@@ -77,6 +77,15 @@ cudaError_t cudaDriverGetVersion(int* version) {
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {
   *version = emulation::kVersion;
+  return cudaSuccess;
+}
+
+// There is no driver.
+cudaError_t cudaGetDriverEntryPointByVersion(const char* /*symbol*/, void** function,
+                                             unsigned /*version*/, unsigned long long /*flags*/,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *function = nullptr;
+  *result = cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 

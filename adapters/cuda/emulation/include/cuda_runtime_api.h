@@ -9,6 +9,7 @@
 
 // For tests that do less where kernels run on the CPU.
 #define TALLY_CUDA_EMULATED 1
+#define CUDART_VERSION 13000
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -57,6 +58,12 @@ enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
 };
 
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+};
+inline constexpr unsigned long long cudaEnableDefault = 0;
+
 struct cudaUUID_t {
   char bytes[16];
 };
@@ -83,6 +90,9 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
+                                             unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult* result);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
