@@ -308,15 +308,21 @@ Result<void> CudaDevice::post(std::byte* to, std::span<const std::byte> from) {
   return {};
 }
 
-// As in write(), the work so far is waited for first.
 Result<void> CudaDevice::read(std::span<std::byte> to, const std::byte* from) {
+  const Read one{.to = to, .from = from};
+  return read_all({&one, 1});
+}
+
+// As in write(), the work so far is waited for first.
+Result<void> CudaDevice::read_all(std::span<const Read> reads) {
   constexpr std::string_view kDoing = "copying from its memory";
   TALLY_TRY(status());
-  if (to.empty()) return {};
   const CurrentGpu current(index_);
   TALLY_TRY(finish_work(Deadline::after(limit_), kDoing));
-  TALLY_TRY(
-      check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_), kDoing));
+  for (const auto& [to, from] : reads)
+    if (!to.empty())
+      TALLY_TRY(check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_),
+                      kDoing));
   return finish_work(Deadline::after(limit_), kDoing);
 }
 
@@ -326,6 +332,17 @@ Result<void> CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t 
   const CurrentGpu current(index_);
   return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
                "copying in its memory");
+}
+
+DeviceMemory CudaDevice::allocate_on_host(std::size_t bytes) {
+  const CurrentGpu current(index_);
+  void* data = nullptr;
+  if (failed_ || cudaMallocHost(&data, std::max<std::size_t>(bytes, 1)) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return exchange::ordinary_memory(bytes);
+  }
+  return {
+      .data = static_cast<std::byte*>(data), .bytes = bytes, .owner = owned(data, &cudaFreeHost)};
 }
 
 Result<void> CudaDevice::wait(Deadline by) {

@@ -73,6 +73,9 @@ class CudaDevice final : public exchange::Device {
   Result<void> post(std::byte* to, std::span<const std::byte> from) override;
   Result<void> read(std::span<std::byte> to, const std::byte* from) override;
   Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
+  Result<void> read_all(std::span<const Read> reads) override;
+  // Not pinned if the host has not enough memory for that.
+  exchange::DeviceMemory allocate_on_host(std::size_t bytes) override;
   Result<void> wait(Deadline by) override;
 
   Result<void> gather(const exchange::DeviceBucket& bucket,

@@ -385,6 +385,26 @@ TEST(CudaDevice, PostedAndWrittenBytesArriveInOrder) {
   EXPECT_EQ(read_all(*gpu, memory.data, kBytes), Bytes(kBytes, std::byte{7}));
 }
 
+TEST(CudaDevice, ReadsSeveralArraysIntoPinnedAndOrdinaryMemory) {
+  const auto gpu = open_gpu();
+  ASSERT_NE(gpu, nullptr);
+  constexpr std::size_t kBytes = 1000;
+  const DeviceMemory memory = taken(gpu->allocate(kBytes));
+  const Bytes written = random_elements(DataType::kFloat32, kBytes / sizeof(float), 1, false);
+  expect_done(gpu->write(memory.data, written));
+  const DeviceMemory pinned = gpu->allocate_on_host(700);
+  cudaPointerAttributes attributes{};
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, pinned.data), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  Bytes rest(kBytes - 700);
+  const Device::Read reads[] = {
+      {.to = {pinned.data, 700}, .from = memory.data}, {}, {.to = rest, .from = memory.data + 700}};
+  expect_done(gpu->read_all(reads));
+  Bytes found(pinned.data, pinned.data + 700);
+  found.insert(found.end(), rest.begin(), rest.end());
+  EXPECT_EQ(found, written);
+}
+
 TEST(CudaDevice, WorkFollowsThatOfTheFormerStream) {
   const auto gpu = open_gpu();
   ASSERT_NE(gpu, nullptr);
@@ -439,6 +459,13 @@ TEST(CudaDevice, AGpuThatHangsFailsForGood) {
   const std::pair<const char*, Call> calls[] = {
       {"wait", [&](CudaDevice& gpu, std::byte*) { return gpu.wait(Deadline::after(kLimit)); }},
       {"read", [&](CudaDevice& gpu, std::byte* data) { return gpu.read(bytes, data); }},
+      {"read all",
+       [&](CudaDevice& gpu, std::byte* data) {
+         const DeviceMemory pinned = gpu.allocate_on_host(16);
+         const Device::Read reads[] = {{.to = {pinned.data, 16}, .from = data},
+                                       {.to = bytes, .from = data}};
+         return gpu.read_all(reads);
+       }},
       {"write", [&](CudaDevice& gpu, std::byte* data) { return gpu.write(data, bytes); }},
       {"post", [&](CudaDevice& gpu, std::byte* data) { return gpu.post(data, bytes); }},
   };

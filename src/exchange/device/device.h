@@ -18,12 +18,18 @@
 
 namespace tally::exchange {
 
-// Memory of a device, freed with its last owner.
+// Memory of a device or of its host, freed with its last owner.
 struct DeviceMemory {
-  std::byte* data = nullptr;  // an address on the device
+  std::byte* data = nullptr;  // on the device, if nothing else is said
   std::size_t bytes = 0;
   std::shared_ptr<const void> owner;  // shared with tensors that lie in the memory
 };
+
+// Memory of this process, of any content.
+inline DeviceMemory ordinary_memory(std::size_t bytes) {
+  const std::shared_ptr<std::byte[]> owner(new std::byte[bytes]);
+  return {.data = owner.get(), .bytes = bytes, .owner = owner};
+}
 
 // The arithmetic of an update, element by element: the loops of kernel::UpdateKernels.
 enum class UpdateLoop : std::uint8_t {
@@ -104,6 +110,17 @@ class Device {
   virtual Result<void> post(std::byte* to, std::span<const std::byte> from) = 0;
   // Waits until the bytes are in ordinary memory.
   virtual Result<void> read(std::span<std::byte> to, const std::byte* from) = 0;
+  // The same for several arrays, with one wait. Faster if `to` is in memory of allocate_on_host().
+  struct Read {
+    std::span<std::byte> to;
+    const std::byte* from = nullptr;
+  };
+  virtual Result<void> read_all(std::span<const Read> reads) {
+    for (const Read& each : reads) TALLY_TRY(read(each.to, each.from));
+    return {};
+  }
+  // Ordinary memory, pinned where a device copies faster to that.
+  virtual DeviceMemory allocate_on_host(std::size_t bytes) { return ordinary_memory(bytes); }
   // Between arrays of the device that do not overlap.
   virtual Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   // Waits until the device has done all work so far. A device that has not done it by the deadline

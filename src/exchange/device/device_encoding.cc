@@ -409,10 +409,12 @@ DeviceEncoding::HostState DeviceEncoding::plan_state(const Sender& self,
 Result<DeviceEncoding::HostState> DeviceEncoding::read(const Sender& self) const {
   std::vector<const float*> places;
   HostState state = plan_state(self, places);
+  std::vector<Device::Read> reads;
   for (std::size_t i = 0; i < places.size(); ++i)
     if (state.states[i].is_saved_here)
-      TALLY_TRY(device_.read(std::as_writable_bytes(state.states[i].values),
-                             reinterpret_cast<const std::byte*>(places[i])));
+      reads.push_back({.to = std::as_writable_bytes(state.states[i].values),
+                       .from = reinterpret_cast<const std::byte*>(places[i])});
+  TALLY_TRY(device_.read_all(reads));
   return state;
 }
 

@@ -28,7 +28,8 @@
 // EncodedBuckets::finish() confirms that all ranks can make the update.
 //
 // A checkpoint blocks the step while states() copies this rank's part of values and state from the
-// device, once and array by array. Writer::save() copies it again, and writes the file in a thread.
+// device to pinned memory, with one wait, and while Writer::save() copies it again. The files are
+// written in a thread.
 namespace tally::exchange {
 namespace {
 
@@ -411,11 +412,11 @@ Result<void> DeviceExchange::copy_model(Communicator& replicas, Rank root, Deadl
   if (replicas.rank() == root) {
     TALLY_TRY(part, model_->read({}));
   }
-  for (std::vector<std::byte>& memory : part.memory)
+  for (const std::span<std::byte> array : part.arrays)
     TALLY_TRY(replicas.run({.operation = Operation::kBroadcast,
-                            .input = memory.data(),
-                            .output = memory.data(),
-                            .count = memory.size(),
+                            .input = array.data(),
+                            .output = array.data(),
+                            .count = array.size(),
                             .type = DataType::kUInt8,
                             .root = root,
                             .by = by}));
@@ -456,7 +457,8 @@ Statistics DeviceExchange::statistics() const {
 
 Result<std::vector<SliceState>> DeviceExchange::states() {
   if (failure_) return *failure_;
-  auto part = ending(model_->read({.parts = replicas_->size(), .index = replicas_->rank()}));
+  auto part = ending(
+      model_->read({.parts = replicas_->size(), .index = replicas_->rank()}, std::move(saved_)));
   if (!part) return part.error();
   saved_ = std::move(*part);
   return saved_.states;

@@ -31,8 +31,7 @@ DeviceModel::DeviceModel(Device& device, const Options& options)
       share_(options.share) {}
 
 Range DeviceModel::range_of(std::size_t b, int index) const {
-  return part_of({0, layout_.buckets[b].count},
-                 {.parts = share_.parts, .index = index, .first = b});
+  return range_of(b, {.parts = share_.parts, .index = index});
 }
 
 DeviceBucket DeviceModel::owned(std::size_t b) const {
@@ -161,21 +160,39 @@ Result<void> DeviceModel::replace_values(std::size_t parameter, std::span<const 
   return device_.write(this->values(parameter).data(), values);
 }
 
-DeviceModel::HostPart DeviceModel::plan_part(const Share& share, std::vector<Copy>& copies) const {
-  HostPart part;
+Range DeviceModel::range_of(std::size_t b, const Share& share) const {
+  return part_of({0, layout_.buckets[b].count},
+                 {.parts = share.parts, .index = share.index, .first = b});
+}
+
+std::size_t DeviceModel::bytes_of(const Share& share) const {
+  std::size_t bytes = 0;
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const DataType type = layout_.buckets[b].type;
+    const std::size_t count = range_of(b, share).count();
+    bytes += rounded_up(count * size_of(type)) +
+             buckets_[b].arrays.size() * rounded_up(count * state_element_bytes(type));
+  }
+  return bytes;
+}
+
+DeviceModel::HostPart DeviceModel::plan_part(const Share& share, DeviceMemory memory,
+                                             std::vector<Device::Read>& reads) const {
+  HostPart part{.memory = std::move(memory)};
+  std::byte* next = part.memory.data;
   // A bucket has few arrays: one run of memory for each of them.
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const BucketLayout& layout = layout_.buckets[b];
     const Bucket& bucket = buckets_[b];
-    const Range range =
-        part_of({0, layout.count}, {.parts = share.parts, .index = share.index, .first = b});
+    const Range range = range_of(b, share);
     if (range.empty()) continue;
     TALLY_CHECK(bucket.arrays.empty() ||
                 (range.begin >= bucket.owned.begin && range.end <= bucket.owned.end));
-    const std::size_t first_memory = part.memory.size();
-    const auto add = [&](std::byte* device, std::size_t element) {
-      part.memory.emplace_back(range.count() * element);
-      copies.push_back({device + range.begin * element, part.memory.back()});
+    const std::size_t first_array = part.arrays.size();
+    const auto add = [&](const std::byte* device, std::size_t element) {
+      part.arrays.emplace_back(next, range.count() * element);
+      next += rounded_up(range.count() * element);
+      reads.push_back({.to = part.arrays.back(), .from = device + range.begin * element});
     };
     add(bucket.device.values, size_of(layout.type));
     for (std::byte* const array : bucket.arrays) add(array, state_element_bytes(layout.type));
@@ -184,8 +201,8 @@ DeviceModel::HostPart DeviceModel::plan_part(const Share& share, std::vector<Cop
                          std::min(entry.range.end, range.end)};
       if (common.begin >= common.end) continue;
       const auto of_memory = [&](std::size_t array, std::size_t element) {
-        return std::span(part.memory[first_memory + array])
-            .subspan((common.begin - range.begin) * element, common.count() * element);
+        return part.arrays[first_array + array].subspan((common.begin - range.begin) * element,
+                                                        common.count() * element);
       };
       SliceState state{.parameter = entry.parameter,
                        .first = common.begin - entry.range.begin,
@@ -203,14 +220,17 @@ DeviceModel::HostPart DeviceModel::plan_part(const Share& share, std::vector<Cop
 }
 
 DeviceModel::HostPart DeviceModel::room_for(const Share& share) const {
-  std::vector<Copy> copies;
-  return plan_part(share, copies);
+  std::vector<Device::Read> reads;
+  return plan_part(share, ordinary_memory(bytes_of(share)), reads);
 }
 
-Result<DeviceModel::HostPart> DeviceModel::read(const Share& share) const {
-  std::vector<Copy> copies;
-  HostPart part = plan_part(share, copies);
-  for (const Copy& copy : copies) TALLY_TRY(device_.read(copy.host, copy.device));
+Result<DeviceModel::HostPart> DeviceModel::read(const Share& share, HostPart former) const {
+  const std::size_t bytes = bytes_of(share);
+  const bool is_fitting = former.memory.data != nullptr && former.memory.bytes == bytes;
+  std::vector<Device::Read> reads;
+  HostPart part = plan_part(
+      share, is_fitting ? std::move(former.memory) : device_.allocate_on_host(bytes), reads);
+  TALLY_TRY(device_.read_all(reads));
   return part;
 }
 

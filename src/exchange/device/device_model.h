@@ -55,10 +55,12 @@ class DeviceModel final {
   // The part of the model that has this range in each bucket, in ordinary memory. A model with a
   // share of the state has no state elsewhere.
   struct HostPart {
-    std::vector<std::vector<std::byte>> memory;
-    std::vector<SliceState> states;  // in `memory`
+    DeviceMemory memory;                       // of the host
+    std::vector<std::span<std::byte>> arrays;  // in `memory`
+    std::vector<SliceState> states;            // in `arrays`
   };
-  Result<HostPart> read(const Share& share) const;
+  // Waits once for all arrays. Uses the memory of `former` again if it has the size.
+  Result<HostPart> read(const Share& share, HostPart former = {}) const;
   // The same memory and list, without the contents of the device.
   HostPart room_for(const Share& share) const;
   // Copies the part to the device.
@@ -79,18 +81,15 @@ class DeviceModel final {
     std::size_t owned_begin = 0;  // the first of the owned cells, in the bucket
     std::size_t owned_cells = 0;
   };
-  // One run of elements of one array on the device, and its place in ordinary memory.
-  struct Copy {
-    std::byte* device = nullptr;
-    std::span<std::byte> host;
-  };
-
   DeviceModel(Device& device, const Options& options);
 
   const OptimizerSpec& spec_of(std::size_t parameter) const;
   std::size_t arrays_of(const BucketLayout& bucket) const;
   Result<void> initialise_state();
-  HostPart plan_part(const Share& share, std::vector<Copy>& copies) const;
+  Range range_of(std::size_t b, const Share& share) const;
+  std::size_t bytes_of(const Share& share) const;
+  HostPart plan_part(const Share& share, DeviceMemory memory,
+                     std::vector<Device::Read>& reads) const;
 
   Device& device_;
   const std::vector<ParameterInfo>& parameters_;
