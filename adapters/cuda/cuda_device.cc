@@ -397,8 +397,9 @@ Result<void> CudaDevice::widen(const DeviceBucket& bucket) {
 
 Result<std::unique_ptr<exchange::DeviceCodec>> CudaDevice::make_codec(const plan::CodecSpec& spec,
                                                                       std::size_t most,
-                                                                      const codec::Shape& shape) {
-  return make_device_codec(spec, most, shape, *this);
+                                                                      const codec::Shape& shape,
+                                                                      std::uint32_t* damaged) {
+  return make_device_codec(spec, most, shape, damaged, *this);
 }
 
 Result<std::unique_ptr<exchange::DeviceLowRank>> CudaDevice::make_low_rank(

@@ -90,7 +90,8 @@ class CudaDevice final : public exchange::Device {
   Result<void> widen(const exchange::DeviceBucket& bucket) override;
   Result<std::unique_ptr<exchange::DeviceCodec>> make_codec(const plan::CodecSpec& spec,
                                                             std::size_t most,
-                                                            const codec::Shape& shape) override;
+                                                            const codec::Shape& shape,
+                                                            std::uint32_t* damaged) override;
   Result<std::unique_ptr<exchange::DeviceLowRank>> make_low_rank(
       const codec::PowerSgd::Options& options, bool feedback) override;
 

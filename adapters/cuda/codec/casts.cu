@@ -186,9 +186,9 @@ class Casts final : public FixedCodec {
 
 Result<std::unique_ptr<exchange::DeviceCodec>> make_casts(const plan::CodecSpec& spec,
                                                           const CodecUse& use) {
-  if (spec.kind == plan::Codec::kFp16) return prepared<Casts<Float16>>(use);
-  if (spec.kind == plan::Codec::kBf16) return prepared<Casts<BFloat16>>(use);
-  return prepared<Casts<Float32>>(use);
+  if (spec.kind == plan::Codec::kFp16) return made<Casts<Float16>>(use);
+  if (spec.kind == plan::Codec::kBf16) return made<Casts<BFloat16>>(use);
+  return made<Casts<Float32>>(use);
 }
 
 }  // namespace tally::cuda

@@ -16,6 +16,7 @@ namespace tally::cuda {
 struct CodecUse {
   std::size_t most = 0;  // the longest run
   codec::Shape shape;
+  std::uint32_t* damaged = nullptr;  // a word of the device: kernels set it to 1
   CudaDevice& device;
 };
 
@@ -69,19 +70,12 @@ class FixedCodec : public exchange::DeviceCodec {
     return encode_run(gradient, residual, count, out);
   }
   Result<std::size_t> encoded_bytes() final { return encoded_; }
-  Result<void> check() final;
-
-  Result<void> prepare() {
-    TALLY_TRY(damaged_, device().allocate(sizeof(std::uint32_t)));
-    return {};
-  }
 
  protected:
   explicit FixedCodec(const CodecUse& use) : use_(use) {}
 
   CudaDevice& device() const { return use_.device; }
-  // Kernels set it to 1 where bytes are no encoding.
-  std::uint32_t* damaged() const { return as<std::uint32_t>(damaged_); }
+  std::uint32_t* damaged() const { return use_.damaged; }
 
   // `residual` may be null; count > 0.
   virtual Result<void> enqueue_encode(const float* gradient, float* residual, std::size_t count,
@@ -97,16 +91,13 @@ class FixedCodec : public exchange::DeviceCodec {
                     std::size_t count) final;
 
   const CodecUse use_;
-  exchange::DeviceMemory damaged_;
   std::size_t encoded_ = 0;
 };
 
-// Makes a codec whose constructor takes `arguments`, and prepares it.
+// Makes a codec whose constructor takes `arguments`.
 template <typename Made, typename... Arguments>
-Result<std::unique_ptr<exchange::DeviceCodec>> prepared(const Arguments&... arguments) {
-  auto codec = std::make_unique<Made>(arguments...);
-  TALLY_TRY(codec->prepare());
-  return std::unique_ptr<exchange::DeviceCodec>(std::move(codec));
+std::unique_ptr<exchange::DeviceCodec> made(const Arguments&... arguments) {
+  return std::make_unique<Made>(arguments...);
 }
 
 // Calls call.operator()<Give>() with the constant for `give`.

@@ -205,13 +205,14 @@ struct CodecPair {
   plan::CodecSpec spec;
   codec::Shape shape;
   std::unique_ptr<codec::Codec> cpu;
+  DeviceArray<std::uint32_t> damaged{std::vector<std::uint32_t>(1)};
   std::unique_ptr<exchange::DeviceCodec> device;
 
   CodecPair(const std::string& text, std::size_t most, bool feedback = false)
       : spec(device_spec(text, feedback)) {
     if (spec.by_column) shape = {.columns = 77, .first = 30};
     cpu = codec::make_codec(spec, shape);
-    auto made = make_device_codec(spec, most, shape, codec_gpu());
+    auto made = make_device_codec(spec, most, shape, damaged.data(), codec_gpu());
     if (made) {
       device = std::move(*made);
     } else {
@@ -225,6 +226,12 @@ struct CodecPair {
     Bytes bytes(cpu->max_bytes(values.size()));
     bytes.resize(cpu->encode(values, {}, bytes));
     return bytes;
+  }
+  // Whether all bytes decoded since the last call are encodings.
+  bool were_encodings() {
+    const bool none_damaged = damaged.read()[0] == 0;
+    damaged.write(std::vector<std::uint32_t>(1));
+    return none_damaged;
   }
   Bytes encoding(const DeviceArray<std::byte>& out) const {
     const auto size = device->encoded_bytes();

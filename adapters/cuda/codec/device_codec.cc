@@ -20,9 +20,10 @@ Result<void> check_spec(const plan::CodecSpec& spec) {
 Result<std::unique_ptr<exchange::DeviceCodec>> make_device_codec(const plan::CodecSpec& spec,
                                                                  std::size_t most,
                                                                  const codec::Shape& shape,
+                                                                 std::uint32_t* damaged,
                                                                  CudaDevice& device) {
   TALLY_TRY(check_spec(spec));
-  const CodecUse use{.most = most, .shape = shape, .device = device};
+  const CodecUse use{.most = most, .shape = shape, .damaged = damaged, .device = device};
   switch (spec.kind) {
     case plan::Codec::kNone:
     case plan::Codec::kFp16:
@@ -52,14 +53,6 @@ Result<void> check_run(std::size_t count, std::size_t most) {
 Result<void> check_alignment(const std::byte* encoding) {
   if (is_aligned(encoding, 16)) return {};
   return invalid("an encoding that is not aligned to 16 bytes");
-}
-
-Result<void> FixedCodec::check() {
-  std::uint32_t damaged = 0;
-  TALLY_TRY(device().read(std::as_writable_bytes(std::span(&damaged, 1)), damaged_.data));
-  if (damaged == 0) return {};
-  TALLY_TRY(device().clear(damaged_.data, sizeof damaged));
-  return corrupt("a gradient has a scale, a byte or a bit that no encoder writes");
 }
 
 Result<void> FixedCodec::encode_run(const float* gradient, float* residual, std::size_t count,

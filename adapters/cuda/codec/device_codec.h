@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "adapters/cuda/cuda_device.h"
@@ -14,6 +15,7 @@ namespace tally::cuda {
 Result<std::unique_ptr<exchange::DeviceCodec>> make_device_codec(const plan::CodecSpec& spec,
                                                                  std::size_t most,
                                                                  const codec::Shape& shape,
+                                                                 std::uint32_t* damaged,
                                                                  CudaDevice& device);
 
 }  // namespace tally::cuda

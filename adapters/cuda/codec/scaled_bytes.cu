@@ -322,9 +322,9 @@ class ScaledBytes final : public FixedCodec {
 
 Result<std::unique_ptr<exchange::DeviceCodec>> make_scaled_bytes(const plan::CodecSpec& spec,
                                                                  const CodecUse& use) {
-  if (spec.kind == plan::Codec::kInt8) return prepared<ScaledBytes<Int8>>(use, spec.block);
-  if (spec.fp8 == plan::Fp8Format::kE4m3) return prepared<ScaledBytes<E4m3>>(use, spec.block);
-  return prepared<ScaledBytes<E5m2>>(use, spec.block);
+  if (spec.kind == plan::Codec::kInt8) return made<ScaledBytes<Int8>>(use, spec.block);
+  if (spec.fp8 == plan::Fp8Format::kE4m3) return made<ScaledBytes<E4m3>>(use, spec.block);
+  return made<ScaledBytes<E5m2>>(use, spec.block);
 }
 
 }  // namespace tally::cuda

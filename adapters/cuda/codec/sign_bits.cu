@@ -453,14 +453,14 @@ class SignBits final : public FixedCodec {
 Result<std::unique_ptr<exchange::DeviceCodec>> make_sign_bits(const plan::CodecSpec& spec,
                                                               const CodecUse& use) {
   constexpr std::size_t kWhole = 0;  // the first block misses nothing
-  if (spec.kind == plan::Codec::kSign) return prepared<SignBits<false>>(use, spec.block, kWhole);
+  if (spec.kind == plan::Codec::kSign) return made<SignBits<false>>(use, spec.block, kWhole);
   if (!spec.by_column || use.shape.columns == 0)
-    return prepared<SignBits<true>>(use, spec.block, kWhole);
+    return made<SignBits<true>>(use, spec.block, kWhole);
   const codec::Shape& shape = use.shape;
   if (shape.first >= shape.columns)
     return Error{.code = ErrorCode::kInvalid,
                  .message = "a run that begins behind the last column of its matrix"};
-  return prepared<SignBits<true>>(use, shape.columns, shape.first);
+  return made<SignBits<true>>(use, shape.columns, shape.first);
 }
 
 }  // namespace tally::cuda

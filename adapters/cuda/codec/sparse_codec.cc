@@ -73,15 +73,6 @@ class Sparse final : public exchange::DeviceCodec {
     return static_cast<std::size_t>(bytes);
   }
 
-  Result<void> check() override {
-    std::byte* const at = decode_work_.data + offsetof(SparseDecodeWork, damaged);
-    std::uint32_t damaged = 0;
-    TALLY_TRY(use_.device.read(std::as_writable_bytes(std::span(&damaged, 1)), at));
-    if (damaged == 0) return {};
-    TALLY_TRY(use_.device.clear(at, sizeof damaged));
-    return corrupt("codec={}: a gradient's bytes are no encoding", plan::to_string(spec_));
-  }
-
  private:
   Result<void> encode_run(const float* gradient, float* residual, std::size_t count,
                           std::byte* out) {
@@ -135,7 +126,8 @@ class Sparse final : public exchange::DeviceCodec {
                                  .adds = into != Into::kValues,
                                  .out = out,
                                  .count = static_cast<std::uint32_t>(count),
-                                 .work = as<SparseDecodeWork>(decode_work_)};
+                                 .work = as<SparseDecodeWork>(decode_work_),
+                                 .damaged = use_.damaged};
       TALLY_TRY(const unsigned blocks, sparse_decode_blocks(use_.device, task.size));
       TALLY_TRY(start_sparse_decode(task, blocks, use_.device));
     }
@@ -152,7 +144,9 @@ class Sparse final : public exchange::DeviceCodec {
 
 Result<std::unique_ptr<exchange::DeviceCodec>> make_sparse(const plan::CodecSpec& spec,
                                                            const CodecUse& use) {
-  return prepared<Sparse>(spec, use);
+  auto made = std::make_unique<Sparse>(spec, use);
+  TALLY_TRY(made->prepare());
+  return std::unique_ptr<exchange::DeviceCodec>(std::move(made));
 }
 
 }  // namespace tally::cuda

@@ -53,7 +53,7 @@ class SparseDecoder {
     const unsigned form = task_.size == 0 ? kGaps : byte_at(0);
     if (form == kDense && task_.size == 1 + 4 * std::uint64_t{task_.count}) return add_dense();
     if (form == kGaps && read_header() && find_codes()) return add_entries();
-    if (blockIdx.x == 0 && threadIdx.x == 0) work_.damaged = 1;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *task_.damaged = 1;
   }
 
  private:

@@ -64,7 +64,6 @@ struct GapPart {
 struct SparseDecodeWork {
   static constexpr unsigned kMostBlocks = 256;
   GapPart parts[kMostBlocks][kRiceParameters];  // by block, and by the number of such first bits
-  std::uint32_t damaged;                        // 1 after bytes that are no encoding
 };
 
 struct SparseDecode {
@@ -75,6 +74,7 @@ struct SparseDecode {
   float* out = nullptr;
   std::uint32_t count = 0;
   SparseDecodeWork* work = nullptr;
+  std::uint32_t* damaged = nullptr;
 };
 
 Result<unsigned> sparse_decode_blocks(CudaDevice& device, std::size_t size);

@@ -146,11 +146,13 @@ class Device {
 
   // A codec for runs of at most `most` values. kInvalid for codecs that devices do not have, for
   // votes and for entropy stages; kExhausted if the device has no memory for the working arrays:
-  // topk and threshold have a bit per value and a few megabytes, the others a few bytes. The device
-  // must outlive the codec.
+  // topk and threshold have a bit per value and a few megabytes, the others nothing. `damaged` is a
+  // word of the device, which becomes 1 where decoded bytes are no encoding. It and the device must
+  // outlive the codec.
   virtual Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec,
                                                           std::size_t most,
-                                                          const codec::Shape& shape) = 0;
+                                                          const codec::Shape& shape,
+                                                          std::uint32_t* damaged) = 0;
   // PowerSGD for one matrix, without a residual if `feedback` is false. kExhausted if the device
   // has no memory for it. The device must outlive the result.
   virtual Result<std::unique_ptr<DeviceLowRank>> make_low_rank(

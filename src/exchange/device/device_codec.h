@@ -46,9 +46,10 @@ class DeviceCodec {
   virtual Result<std::size_t> encoded_bytes() = 0;
 
   // Decoding. kCorrupt, without any work, if the size is wrong for a codec of fixed size. The bytes
-  // need not be trusted: nothing outside of them and the floats is touched. Where they are no
-  // encoding, later calls of check() return kCorrupt, and the floats are undefined, except that
-  // topk and threshold leave a sum untouched, and write zeros.
+  // need not be trusted: nothing outside of them and the floats is touched. Where no encoder writes
+  // them, by the rules of codec::Codec::decode(), the word `damaged` of make_codec() becomes 1, and
+  // the floats are undefined, except that topk and threshold leave a sum untouched, and write
+  // zeros.
   //
   // out = decoded values.
   Result<void> decode(const DeviceEncoded& from, float* out, std::size_t count) {
@@ -64,10 +65,6 @@ class DeviceCodec {
   Result<void> decode_mean(std::span<const DeviceEncoded> senders, float* mean, std::size_t count) {
     return read(Into::kMean, senders, mean, count);
   }
-
-  // Waits for all work so far. kCorrupt if since the last call of check() bytes were decoded that
-  // no encoder writes, by the rules of codec::Codec::decode().
-  virtual Result<void> check() = 0;
 
  protected:
   enum class Into { kValues, kSum, kMean };

@@ -109,17 +109,19 @@ Result<void> DeviceEncoding::add_parts() {
       longest[key] = std::max(longest[key], part.count());
       keys.emplace_back(&part, key);
     }
-  TALLY_TRY(plain_, device_.make_codec({}, longest_plain, {}));
+  TALLY_TRY(damaged_, device_.allocate(sizeof(std::uint32_t)));
+  auto* const damaged = reinterpret_cast<std::uint32_t*>(damaged_.data);
+  TALLY_TRY(plain_, device_.make_codec({}, longest_plain, {}, damaged));
   const std::optional<plan::CodecSpec> back = codec::broadcast_spec(spec_);
   std::size_t longest_back = 0;
   for (const auto& [key, most] : longest) {
-    TALLY_TRY(codecs_[key],
-              device_.make_codec(spec_, most, {.columns = key.first, .first = key.second}));
+    TALLY_TRY(codecs_[key], device_.make_codec(
+                                spec_, most, {.columns = key.first, .first = key.second}, damaged));
     longest_back = std::max(longest_back, most);
   }
   const bool is_back_same = back && *back == spec_;
   if (back && !is_back_same && longest_back > 0) {
-    TALLY_TRY(back_codecs_[Key{}], device_.make_codec(*back, longest_back, {}));
+    TALLY_TRY(back_codecs_[Key{}], device_.make_codec(*back, longest_back, {}, damaged));
   }
   for (const auto& [part, key] : keys) {
     part->codec = codecs_[key].get();
@@ -298,7 +300,7 @@ Result<void> DeviceEncoding::finish(const Step& step, std::span<const double> we
   for (const double weight : weights) shares.push_back(static_cast<float>(weight / total));
   for (const Bucket& bucket : buckets_)
     if (!bucket.parts.empty()) TALLY_TRY(average(bucket, step, shares));
-  TALLY_TRY(check());
+  TALLY_TRY(check(by));
   return world_->size() > 1 ? world_->barrier({.by = by}) : Result<void>();
 }
 
@@ -352,12 +354,16 @@ Result<void> DeviceEncoding::send_back(const Part& part, const Bucket& bucket, s
   return codec.decode({.bytes = scratch_.data, .size = size}, mean, part.count());
 }
 
-// Waits for the device.
-Result<void> DeviceEncoding::check() {
-  TALLY_TRY(plain_->check());
-  for (const Codecs* const codecs : {&codecs_, &back_codecs_})
-    for (const auto& each : *codecs) TALLY_TRY(each.second->check());
-  return {};
+// Waits for the device. All codecs have one word, so one copy tells about all of them.
+Result<void> DeviceEncoding::check(Deadline by) {
+  TALLY_TRY(device_.wait(by));
+  std::uint32_t damaged = 0;
+  const auto word = std::as_writable_bytes(std::span(&damaged, 1));
+  TALLY_TRY(device_.read(word, damaged_.data));
+  if (damaged == 0) return {};
+  damaged = 0;
+  TALLY_TRY(device_.write(damaged_.data, word));
+  return corrupt("codec={}: a rank has sent bytes that no encoder writes", plan::to_string(spec_));
 }
 
 std::vector<DeviceEncoding::StateArray> DeviceEncoding::arrays_of(const Bucket& bucket) const {

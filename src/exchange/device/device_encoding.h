@@ -86,7 +86,7 @@ class DeviceEncoding final : public EncodedBuckets {
   Result<void> learn_sizes(Deadline by);
   Result<void> average(const Bucket& bucket, const Step& step, std::span<const float> shares);
   Result<void> send_back(const Part& part, const Bucket& bucket, std::uint64_t step);
-  Result<void> check();
+  Result<void> check(Deadline by);
 
   std::vector<StateArray> arrays_of(const Bucket& bucket) const;
   HostState plan_state(const Sender& self, std::vector<const float*>& places) const;
@@ -101,6 +101,7 @@ class DeviceEncoding final : public EncodedBuckets {
   Codecs codecs_;
   Codecs back_codecs_;
   std::unique_ptr<DeviceCodec> plain_;
+  DeviceMemory damaged_;      // a word, which becomes 1 where decoded bytes are no encoding
   DeviceMemory scratch_;      // one encoding on its way back
   DeviceMemory ahead_;        // early momentum: values that the loops of an update write
   DeviceMemory piece_table_;  // early momentum: of all buckets

@@ -171,13 +171,17 @@ TEST(DeviceEncoding, LeavesFloat64AsItIs) {
   }
 }
 
-// Sends half of what it is given.
+// A device that damages what it hands over.
+enum class Damage { kTooShort, kWrongBytes };
 class DamagingGather final : public DeviceGather {
  public:
-  explicit DamagingGather(std::unique_ptr<DeviceGather> inner) : inner_(std::move(inner)) {}
+  DamagingGather(std::unique_ptr<DeviceGather> inner, Damage damage)
+      : inner_(std::move(inner)), damage_(damage) {}
   std::byte* own(std::size_t index) const override { return inner_->own(index); }
   Result<void> start(std::size_t index, std::size_t bytes) override {
-    return inner_->start(index, bytes / 2);
+    if (damage_ == Damage::kTooShort) return inner_->start(index, bytes / 2);
+    std::fill_n(own(index), bytes, std::byte{0xBF});  // negative scales, and no form of topk
+    return inner_->start(index, bytes);
   }
   Result<void> finish(Deadline by) override { return inner_->finish(by); }
   std::span<const std::byte> of(Rank rank, std::size_t index) const override {
@@ -188,33 +192,47 @@ class DamagingGather final : public DeviceGather {
 
  private:
   const std::unique_ptr<DeviceGather> inner_;
+  const Damage damage_;
 };
 
+void expect_refused(const std::string& codec, Damage damage, const std::string& message) {
+  SCOPED_TRACE(codec);
+  const auto options = encoded_model(codec, sgd({.rate = 0.1}));
+  collective::run_ranks(Network::kInProcess, 2, [&](Job& job) {
+    const bool damages = job.rank() == 1;
+    const MakeDeviceGather make_gather = [damages, damage](
+                                             Communicator& world, Device& device,
+                                             const std::vector<std::size_t>& capacities,
+                                             Deadline by) -> Result<std::unique_ptr<DeviceGather>> {
+      TALLY_TRY(auto inner, host_gather_maker()(world, device, capacities, by));
+      if (!damages) return inner;
+      return std::unique_ptr<DeviceGather>(
+          std::make_unique<DamagingGather>(std::move(inner), damage));
+    };
+    auto made = DeviceExchange::make(job.world(),
+                                     {.update = options,
+                                      .device = host_device(),
+                                      .make_sum = host_sum_maker(),
+                                      .make_gather = make_gather,
+                                      .initial = [](std::size_t, std::span<std::byte>) {}},
+                                     soon());
+    ASSERT_TRUE(made.has_value());
+    const auto taken = take_device_steps(job.rank(), **made, options, {}, 0, 1);
+    ASSERT_FALSE(taken.has_value());
+    EXPECT_EQ(taken.error().code, ErrorCode::kCorrupt);
+    EXPECT_THAT(taken.error().message, testing::HasSubstr(message));
+  });
+}
+
 TEST(DeviceEncoding, RefusesMessagesThatAreTooShort) {
-  for (const char* const codec : {"int8", "topk:0.05"}) {
-    const auto options = encoded_model(codec, sgd({.rate = 0.1}));
-    collective::run_ranks(Network::kInProcess, 2, [&](Job& job) {
-      const bool damages = job.rank() == 1;
-      const MakeDeviceGather make_gather =
-          [damages](Communicator& world, Device& device, const std::vector<std::size_t>& capacities,
-                    Deadline by) -> Result<std::unique_ptr<DeviceGather>> {
-        TALLY_TRY(auto inner, host_gather_maker()(world, device, capacities, by));
-        if (!damages) return inner;
-        return std::unique_ptr<DeviceGather>(std::make_unique<DamagingGather>(std::move(inner)));
-      };
-      auto made = DeviceExchange::make(job.world(),
-                                       {.update = options,
-                                        .device = host_device(),
-                                        .make_sum = host_sum_maker(),
-                                        .make_gather = make_gather,
-                                        .initial = [](std::size_t, std::span<std::byte>) {}},
-                                       soon());
-      ASSERT_TRUE(made.has_value());
-      const auto taken = take_device_steps(job.rank(), **made, options, {}, 0, 1);
-      ASSERT_FALSE(taken.has_value());
-      EXPECT_EQ(taken.error().code, ErrorCode::kCorrupt) << taken.error().message;
-    });
-  }
+  for (const char* const codec : {"int8", "topk:0.05"})
+    expect_refused(codec, Damage::kTooShort, "bytes at");
+}
+
+// Of all codecs and ways back; onebit:column has a codec for each length of a row.
+TEST(DeviceEncoding, RefusesBytesThatNoEncoderWrites) {
+  for (const char* const codec : {"int8", "sign", "onebit:column", "topk:0.05"})
+    expect_refused(codec, Damage::kWrongBytes, "no encoder writes");
 }
 
 }  // namespace

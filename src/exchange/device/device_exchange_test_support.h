@@ -47,8 +47,9 @@ class TestDevice : public Device {
   }
   Result<void> widen(const DeviceBucket& bucket) override { return inner_->widen(bucket); }
   Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec, std::size_t most,
-                                                  const codec::Shape& shape) override {
-    return inner_->make_codec(spec, most, shape);
+                                                  const codec::Shape& shape,
+                                                  std::uint32_t* damaged) override {
+    return inner_->make_codec(spec, most, shape, damaged);
   }
   Result<std::unique_ptr<DeviceLowRank>> make_low_rank(const codec::PowerSgd::Options& options,
                                                        bool feedback) override {

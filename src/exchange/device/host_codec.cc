@@ -15,8 +15,8 @@ namespace {
 
 class HostCodec final : public DeviceCodec {
  public:
-  HostCodec(std::unique_ptr<codec::Codec> codec, std::size_t most)
-      : codec_(std::move(codec)), most_(most) {}
+  HostCodec(std::unique_ptr<codec::Codec> codec, std::size_t most, std::uint32_t* damaged)
+      : codec_(std::move(codec)), most_(most), damaged_(*damaged) {}
 
   bool is_fixed_size() const override { return codec_->traits().fixed_size; }
   std::size_t max_bytes(std::size_t count) const override { return codec_->max_bytes(count); }
@@ -36,7 +36,6 @@ class HostCodec final : public DeviceCodec {
     return {};
   }
   Result<std::size_t> encoded_bytes() override { return encoded_; }
-  Result<void> check() override { return std::exchange(found_, Result<void>()); }
 
  private:
   Result<void> read(Into into, std::span<const DeviceEncoded> senders, float* out,
@@ -50,7 +49,7 @@ class HostCodec final : public DeviceCodec {
       const std::span<const std::byte> bytes(sender.bytes, sender.size);
       const auto read = into == Into::kValues ? codec_->decode(bytes, values)
                                               : codec_->decode_add(bytes, sender.weight, values);
-      if (!read && found_) found_ = read;
+      if (!read) damaged_ = 1;
     }
     return {};
   }
@@ -58,16 +57,16 @@ class HostCodec final : public DeviceCodec {
   const std::unique_ptr<codec::Codec> codec_;
   const std::size_t most_;
   std::size_t encoded_ = 0;
-  Result<void> found_;  // an error that check() has not returned yet
+  std::uint32_t& damaged_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<DeviceCodec>> host_codec(const plan::CodecSpec& spec, std::size_t most,
-                                                const codec::Shape& shape) {
+                                                const codec::Shape& shape, std::uint32_t* damaged) {
   if (const std::string why = why_no_device_codec(spec); !why.empty()) return invalid(why);
   return std::unique_ptr<DeviceCodec>(
-      std::make_unique<HostCodec>(codec::make_codec(spec, shape), most));
+      std::make_unique<HostCodec>(codec::make_codec(spec, shape), most, damaged));
 }
 
 }  // namespace tally::exchange

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "codec/codec.h"
@@ -12,6 +13,6 @@ namespace tally::exchange {
 // The codec of host_device(): one of src/codec, behind the interface of devices. Arguments and
 // errors are those of Device::make_codec().
 Result<std::unique_ptr<DeviceCodec>> host_codec(const plan::CodecSpec& spec, std::size_t most,
-                                                const codec::Shape& shape);
+                                                const codec::Shape& shape, std::uint32_t* damaged);
 
 }  // namespace tally::exchange

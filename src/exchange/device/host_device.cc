@@ -214,8 +214,9 @@ class HostDevice final : public Device {
     return {};
   }
   Result<std::unique_ptr<DeviceCodec>> make_codec(const plan::CodecSpec& spec, std::size_t most,
-                                                  const codec::Shape& shape) override {
-    return host_codec(spec, most, shape);
+                                                  const codec::Shape& shape,
+                                                  std::uint32_t* damaged) override {
+    return host_codec(spec, most, shape, damaged);
   }
   Result<std::unique_ptr<DeviceLowRank>> make_low_rank(const codec::PowerSgd::Options& options,
                                                        bool feedback) override {
