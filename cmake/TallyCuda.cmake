@@ -37,8 +37,7 @@ if(TALLY_GPU_TESTS STREQUAL "AUTO")
   endif()
 endif()
 
-# Sanitizers see nothing of a GPU, and the CUDA driver is not compiled for them.
-if(NOT TALLY_CUDA OR TALLY_SANITIZE)
+if(NOT TALLY_CUDA)
   return()
 endif()
 
@@ -49,6 +48,11 @@ macro(tally_without_cuda reason)
   endif()
   message(STATUS "CUDA: ${reason}; programs use GPUs through libtorch only")
 endmacro()
+
+if(TALLY_SANITIZE)
+  tally_without_cuda("sanitizers (TALLY_SANITIZE=${TALLY_SANITIZE}) do not work with CUDA's driver")
+  return()
+endif()
 
 # CMake looks for the compiler in CUDACXX and PATH only.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
@@ -81,7 +85,8 @@ if(NOT CMAKE_CUDA_COMPILER)
   # The next configuration looks again, perhaps with another host compiler.
   unset(CMAKE_CUDA_COMPILER CACHE)
   tally_without_cuda("nvcc does not compile with ${CMAKE_CXX_COMPILER} as its host compiler \
-($ENV{CUDACXX}; CMakeFiles/CMakeError.log has its output)")
+($ENV{CUDACXX}; its output is in CMakeFiles/CMakeConfigureLog.yaml, before CMake 3.26 in \
+CMakeFiles/CMakeError.log)")
   return()
 endif()
 enable_language(CUDA)
