@@ -3,14 +3,15 @@
 #
 # Also defines the target gpu_programs, and decides whether ctest runs the tests with label gpu.
 #
-# CUDA code is compiled for the processors of TALLY_CUDA_ARCHITECTURES, as CMAKE_CUDA_ARCHITECTURES
-# names them; processors that are newer than the last one compile its PTX when a program starts.
+# CUDA code is compiled for the GPU architectures of TALLY_CUDA_ARCHITECTURES, as
+# CMAKE_CUDA_ARCHITECTURES names them; GPUs that are newer than the last one compile its PTX when a
+# program starts.
 # The CUDA runtime is linked statically and loads the driver at run time, so that programs also
 # start on machines without a driver.
 
 set(TALLY_CUDA AUTO CACHE STRING "Build what needs CUDA: AUTO (where nvcc is found), ON or OFF")
 set(TALLY_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
-  "Processors to compile CUDA code for, unless CMAKE_CUDA_ARCHITECTURES is set")
+  "GPU architectures to compile CUDA code for, unless CMAKE_CUDA_ARCHITECTURES is set")
 set(TALLY_GPU_TESTS AUTO CACHE STRING
   "Let ctest run the tests with label gpu: AUTO (where there is a GPU), ON or OFF")
 set(TALLY_HAS_CUDA FALSE)
@@ -114,7 +115,7 @@ if(TALLY_CCACHE)
 endif()
 set(TALLY_HAS_CUDA TRUE)
 message(STATUS "CUDA: nvcc ${CMAKE_CUDA_COMPILER_VERSION}, "
-  "processors ${CMAKE_CUDA_ARCHITECTURES}")
+  "GPU architectures ${CMAKE_CUDA_ARCHITECTURES}")
 if(NOT TALLY_RUN_GPU_TESTS)
   message(STATUS "GPU: none here, so the tests with label gpu are compiled and not run")
 endif()

@@ -34,7 +34,7 @@ list_limited() {
   {
     find_files "${code_folders[@]}" .ci cmake deploy docs tools --
     find . -maxdepth 1 -type f -printf '%f\n'
-  } | grep -E -e '\.(cc|h|inc|c|py|sh|cmake|in|md)$' -e '(^|/)(CMakeLists\.txt|Makefile)$' \
+  } | grep -E -e '\.(cc|h|cu|cuh|inc|c|py|sh|cmake|in|md)$' -e '(^|/)(CMakeLists\.txt|Makefile)$' \
     -e '^(\.ci/run|\.clang-tidy|tools/packages\.txt)$' | sort
 }
 

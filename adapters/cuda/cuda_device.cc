@@ -147,7 +147,7 @@ Result<void> CudaDevice::initialise() {
       status == cudaErrorUnsupportedPtxVersion) {
     (void)cudaGetLastError();
     return invalid(
-        "{}: this build has no code for processors of compute capability {}.{}; build Tally with "
+        "{}: this build has no code for GPUs of compute capability {}.{}; build Tally with "
         "-DCMAKE_CUDA_ARCHITECTURES={}{}",
         name_, properties.major, properties.minor, properties.major, properties.minor);
   }

@@ -188,8 +188,8 @@ __device__ typename Type::Computed widened(typename Type::Stored stored) {
 template <typename Type>
 requires kIsHalf<Type> __device__ float widened(float sum) { return sum; }
 
-// Calls visit(gradient) with a pointer to the gradient of the cell: the kernels are compiled for both
-// types that it may have.
+// Calls visit(gradient) with a pointer to the gradient of the cell: the kernels are compiled for
+// both types that it may have.
 template <typename Type, typename Visit>
 __device__ void with_gradient(const Cell<Type>& cell, const Visit& visit) {
   if (cell.gradient != nullptr) {

@@ -27,7 +27,7 @@ void launch_sum(DataType type, std::span<const std::byte* const> from, std::byte
                 std::size_t count, cudaStream_t stream);
 
 // Whether the current device can run the kernels: cudaErrorNoKernelImageForDevice if this program
-// has no code for its processor.
+// has no code for its architecture.
 cudaError_t check_kernels();
 
 }  // namespace tally::cuda

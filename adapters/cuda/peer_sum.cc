@@ -12,7 +12,7 @@
 //   sum      this rank's slice of each array, for all ranks
 //   wait     until the device has the slices; then a barrier: the total is complete
 //
-// Sums do not run while backward computes: the ranks share one device, which has its hands full.
+// Sums do not run while backward computes: the ranks share one device, which is already saturated.
 // Each array is read once and the total is written once per step, n + 1 arrays for n ranks; were
 // each rank to sum for itself, they would move n * (n + 1).
 namespace tally::cuda {

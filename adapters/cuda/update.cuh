@@ -21,8 +21,8 @@ __device__ Factors factors_of(const exchange::DevicePiece& piece) {
   return *reinterpret_cast<const Factors*>(&piece.factors);
 }
 
-// A loop has the number of its state arrays, and changes one element of the values, the gradient and
-// the state. Values and state are written back, or, with kIsDirection, gradient and state.
+// A loop has the number of its state arrays, and changes one element of the values, the gradient
+// and the state. Values and state are written back, or, with kIsDirection, gradient and state.
 
 template <typename C>
 struct SgdLoop {

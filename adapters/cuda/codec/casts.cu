@@ -49,7 +49,7 @@ struct BFloat16 : Halves {
 struct Float16 : Halves {
   __device__ static Code code_of(float value) {
     const std::uint32_t bits = __float_as_uint(value);
-    // The processor would lose the sign and the payload of a NaN.
+    // The conversion of the GPU would lose the sign and the payload of a NaN.
     if ((bits & kMagnitude) > kInfinityBits)
       return static_cast<Code>(((bits >> 16) & 0x8000U) | 0x7E00U | ((bits >> 13) & 0x3FFU));
     return __half_as_ushort(__float2half_rn(value));

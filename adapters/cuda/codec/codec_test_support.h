@@ -24,8 +24,8 @@
 // inputs.
 namespace tally::cuda {
 
-// The emulation of a GPU has fewer processors to fill, and takes much longer for a value: tests
-// take fewer values there.
+// The emulation of a GPU has fewer multiprocessors to fill, and takes much longer for a value:
+// tests take fewer values there.
 #ifdef TALLY_CUDA_EMULATED
 inline constexpr bool kIsEmulated = true;
 #else

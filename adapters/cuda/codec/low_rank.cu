@@ -2,8 +2,8 @@
 // per warp, and keeps the sums for up to kColumnsAtOnce columns of a factor in registers.
 //
 //   project        a warp, or a block where there are few rows, has four rows of the matrix
-//   orthonormalise one block; modified Gram-Schmidt in double as in codec/lowrank/powersgd.cc, where
-//                  each pass subtracts one projection and computes the next
+//   orthonormalise one block; modified Gram-Schmidt in double as in codec/lowrank/powersgd.cc,
+//                  where each pass subtracts one projection and computes the next
 //   correlate      a warp has 128 columns and every eighth four rows of a run; the sums of the runs
 //                  are added in a second kernel, in their order, so that results are repeatable
 //   finish         the right factor's magnitudes, then the product, then the next Q
@@ -343,7 +343,7 @@ std::size_t tiles_of(std::size_t columns) { return (columns + kRowValues - 1) / 
 
 Result<void> start_project(const LowRankProject& task, CudaDevice& device) {
   const std::size_t groups = (task.shape.rows + kRowsAtOnce - 1) / kRowsAtOnce;
-  // Warps that keep all processors busy.
+  // Warps that keep all multiprocessors busy.
   const bool is_split = groups < static_cast<std::size_t>(device.multiprocessors()) * kWarps;
   const std::size_t blocks = is_split ? groups : blocks_for(groups);
   for (int first = 0; first < task.shape.rank; first += kColumnsAtOnce) {
@@ -371,7 +371,7 @@ Result<void> start_orthonormalise(const MatrixShape& shape, float share, float* 
 }
 
 std::size_t correlate_parts(const MatrixShape& shape, CudaDevice& device) {
-  constexpr std::size_t kBlocksEach = 4;  // of a processor
+  constexpr std::size_t kBlocksEach = 4;  // of a multiprocessor
   const std::size_t wanted = static_cast<std::size_t>(device.multiprocessors()) * kBlocksEach;
   const std::size_t most = (shape.rows + kWarps * kRowsAtOnce - 1) / (kWarps * kRowsAtOnce);
   return std::clamp<std::size_t>(wanted / tiles_of(shape.columns), 1, most);

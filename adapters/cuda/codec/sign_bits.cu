@@ -121,7 +121,7 @@ __device__ __noinline__ DoubleSums sums_in_double(const float* gradient, const f
 }
 
 // Loads the values of a lane: one of each word. Those behind the end are 0. Whole tiles are loaded
-// without questions, so that all loads are in flight at once.
+// unconditionally, so that all loads are in flight at once.
 __device__ inline void load_lane(const float* from, unsigned lane, unsigned left,
                                  float (&values)[kTileWords]) {
   if (left == kTileValues) {
@@ -144,8 +144,8 @@ __global__ void __launch_bounds__(kCodecThreads)
   const std::size_t tile = warp_index() * kTileValues;
   if (tile >= count) return;
   const unsigned lane = lane_index();
-  // In 32 bits, and with pointers to the first value of the lane: the processor otherwise spends more
-  // time on addresses than the memory takes.
+  // In 32 bits, and with pointers to the first value of the lane: otherwise address arithmetic
+  // would outweigh memory traffic.
   const unsigned left = count - tile < kTileValues ? static_cast<unsigned>(count - tile)
                                                    : static_cast<unsigned>(kTileValues);
   const auto has = [left, lane](int w) { return w * kWord + lane < left; };

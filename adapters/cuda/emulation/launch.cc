@@ -31,7 +31,7 @@ cudaError_t launch(std::function<void()> kernel, dim3 grid, dim3 block, cudaStre
 cudaError_t launch_together(std::function<void()> kernel, dim3 grid, dim3 block,
                             cudaStream_t stream) {
   if (!is_valid(grid, block)) return outcome(cudaErrorInvalidConfiguration);
-  if (grid.x > kProcessors * (kProcessorThreads / block.x))
+  if (grid.x > kMultiprocessors * (kMultiprocessorThreads / block.x))
     return outcome(cudaErrorCooperativeLaunchTooLarge);
   return enqueue(stream, [kernel = std::move(kernel), blocks = grid.x, threads = block.x] {
     run_blocks_together(kernel, blocks, threads);
@@ -40,7 +40,7 @@ cudaError_t launch_together(std::function<void()> kernel, dim3 grid, dim3 block,
 
 cudaError_t resident_blocks_of(int* blocks, int threads) {
   if (threads <= 0 || threads > kMostThreads) return outcome(cudaErrorInvalidValue);
-  *blocks = kProcessorThreads / threads;
+  *blocks = kMultiprocessorThreads / threads;
   return cudaSuccess;
 }
 

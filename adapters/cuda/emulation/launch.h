@@ -10,7 +10,7 @@ cudaError_t launch(std::function<void()> kernel, dim3 grid, dim3 block, cudaStre
 // All blocks run at the same time.
 cudaError_t launch_together(std::function<void()> kernel, dim3 grid, dim3 block,
                             cudaStream_t stream);
-// The blocks of `threads` threads that a processor runs at the same time.
+// The blocks of `threads` threads that a multiprocessor runs at the same time.
 cudaError_t resident_blocks_of(int* blocks, int threads);
 
 }  // namespace tally::cuda::emulation

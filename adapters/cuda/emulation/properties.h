@@ -5,9 +5,9 @@
 namespace tally::cuda::emulation {
 
 // Few, because each block of a kernel whose blocks wait for each other has a thread.
-inline constexpr int kProcessors = 2;
-inline constexpr int kProcessorThreads = 512;  // that run at the same time
-inline constexpr int kMostThreads = 512;       // of a block
+inline constexpr int kMultiprocessors = 2;
+inline constexpr int kMultiprocessorThreads = 512;  // that run at the same time
+inline constexpr int kMostThreads = 512;            // of a block
 
 // Keeps an error for cudaGetLastError() of the calling thread, and returns `status`.
 cudaError_t outcome(cudaError_t status);

@@ -106,7 +106,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (attribute != cudaDevAttrMultiProcessorCount) return emulation::outcome(cudaErrorInvalidValue);
-  *value = emulation::kProcessors;
+  *value = emulation::kMultiprocessors;
   return emulation::check_device(device);
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
