@@ -88,14 +88,21 @@ void expect_same(DataType type, const Bytes& gpu, const Bytes& cpu, const std::s
     ASSERT_EQ(a[i], b[i]) << what << ", element " << i / size_of(type);
 }
 
-// Random elements of a type, as bytes. `odd`: some are infinite, denormal or zero.
+// Random elements of a type, as bytes. `odd`: some are NaN, infinite, denormal or zero.
 Bytes random_elements(DataType type, std::size_t count, std::uint64_t seed, bool odd) {
   Rng rng(seed);
   const auto draw = [&] {
     const double value = rng.uniform() - rng.uniform();
     if (!odd || rng.below(50) != 0) return value;
-    constexpr double kOdd[] = {0.0,     -0.0, 1e-40,
-                               -1e-310, 1e30, std::numeric_limits<double>::infinity()};
+    using Limits = std::numeric_limits<double>;
+    constexpr double kOdd[] = {0.0,
+                               -0.0,
+                               1e-40,
+                               -1e-310,
+                               1e30,
+                               Limits::infinity(),
+                               -Limits::infinity(),
+                               Limits::quiet_NaN()};
     return kOdd[rng.below(std::size(kOdd))];
   };
   Bytes bytes(count * size_of(type));
@@ -117,7 +124,7 @@ struct Trial {
   GradientChange change = {};
   bool in_sums = false;     // the gradients are gathered first, as with several ranks
   std::size_t skipped = 0;  // elements between an aligned address and a gradient
-  bool odd = false;         // gradients that are infinite, denormal or zero
+  bool odd = false;         // some gradients are NaN, infinite, denormal or zero
   bool is_lamb_direction = false;
 };
 
@@ -312,12 +319,28 @@ TEST(CudaDevice, GradientsLieAtAnyAddressOfAnElement) {
           {.type = type, .optimizer = sgd({.rate = 0.1, .momentum = 0.9}), .skipped = skipped});
 }
 
-TEST(CudaDevice, InfiniteDenormalAndZeroGradientsGiveTheBitsOfTheCpu) {
+TEST(CudaDevice, OddGradientsGiveTheBitsOfTheCpu) {
   const auto gpu = open_gpu();
   ASSERT_NE(gpu, nullptr);
   for (const DataType type : kTypes)
     for (const OptimizerSpec& optimizer : all_optimizers())
       expect_same_on_both(*gpu, {.type = type, .optimizer = optimizer, .odd = true});
+}
+
+// A NaN stays one, and an infinite gradient becomes the limit.
+TEST(CudaDevice, ClipsOddGradientsLikeTheCpu) {
+  const auto gpu = open_gpu();
+  ASSERT_NE(gpu, nullptr);
+  for (const DataType type : kTypes)
+    for (const GradientChange& change :
+         {GradientChange{.factor = 1.0 / 3, .limit = 0.05, .scale = 0.7},
+          GradientChange{.limit = 0.3}, GradientChange{.factor = 1e-3, .scale = 1.5}})
+      for (const bool in_sums : {false, true})
+        expect_same_on_both(*gpu, {.type = type,
+                                   .optimizer = adamw({.rate = 0.01}),
+                                   .change = change,
+                                   .in_sums = in_sums,
+                                   .odd = true});
 }
 
 TEST(CudaDevice, SumsHaveTheOrderOfTheSources) {
