@@ -106,7 +106,8 @@ class Device {
   virtual Result<DeviceMemory> allocate(std::size_t bytes) = 0;
   // `from` is in ordinary memory, which the caller may use again at once. For large arrays.
   virtual Result<void> write(std::byte* to, std::span<const std::byte> from) = 0;
-  // The same for the small tables of a step: does not wait for earlier work.
+  // The same for the small tables of a step. Waits for earlier work only if the device has not yet
+  // read the tables that were posted long before.
   virtual Result<void> post(std::byte* to, std::span<const std::byte> from) = 0;
   // Waits until the bytes are in ordinary memory.
   virtual Result<void> read(std::span<std::byte> to, const std::byte* from) = 0;

@@ -11,8 +11,9 @@
 //
 // A bucket is updated by one kernel. Its scalars lie in the table of pieces on the device, which
 // every step posts anew. Norms are added up on the host, by the same code as elsewhere: clip_norm,
-// loss scaling, LAMB and LARS wait for the device in each step, other settings of a single rank
-// never.
+// loss scaling, LAMB, LARS and codecs wait for the device in each step. With other settings a
+// single rank waits only where it is so far ahead of the device that post() has no room for a
+// table.
 //
 // With sharded state kernels see only the cells of this rank's ranges. send_values() sends a range
 // when its bucket is updated, and take_values() copies those of the others into the values.
