@@ -1,4 +1,5 @@
-// NCCL between processes that share a GPU, and what happens when one of them fails.
+// Sums of processes that share a GPU, by NCCL and by CUDA IPC, and what happens when one of them
+// fails.
 #include <csignal>
 #include <cstdlib>
 #include <map>
@@ -89,6 +90,16 @@ TEST_P(NcclProcesses, ARankThatStaysAwayIsNamedAtTheDeadline) {
   for (Rank rank = 0; rank < absent; ++rank) expect_outcome(crew[rank], "kTimeout", absent);
   crew[absent].tell("");
   EXPECT_TRUE(crew[absent].exits(0)) << crew[absent].transcript();
+}
+
+TEST_P(NcclProcesses, SumByIpcAndReadATotalWhoseRankHasFreedIt) {
+  NcclCrew crew(GetParam(), "ipc");
+  for (Rank rank = 0; rank < crew.size(); ++rank) {
+    EXPECT_TRUE(crew[rank].line(fmt::format("sums of {} right", crew.size())))
+        << crew[rank].transcript();
+    EXPECT_TRUE(crew[rank].line("total right")) << crew[rank].transcript();
+    EXPECT_TRUE(crew[rank].exits(0)) << crew[rank].transcript();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Process, NcclProcesses, testing::Values(2, 4),

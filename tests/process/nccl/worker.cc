@@ -1,8 +1,9 @@
-// One rank of a job that sums over NCCL, with failures: nccl_worker SCENARIO.
+// One rank of a job that sums on a GPU, with failures: nccl_worker SCENARIO.
 //
 //   make       makes the sums
 //   die        rank 1 dies in the middle of a sum; the others form a new group and sum again
 //   stay-away  the last rank does not come to a sum until it reads a line
+//   ipc        sums by CUDA IPC; rank 0 frees the total before the others read it again
 //
 // It prints its progress to stdout, a line each, and for an error "outcome CODE PEER MILLISECONDS
 // MESSAGE", with the time of steady_clock.
@@ -15,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "adapters/cuda/ipc_sum.h"
 #include "adapters/nccl/nccl_sum.h"
 #include "tally/job.h"
 
@@ -53,21 +55,27 @@ Result<void> start(cuda::CudaDevice& device, exchange::DeviceSum& sum, std::size
   return sum.start(array);
 }
 
+Result<void> check_total(cuda::CudaDevice& device, const std::byte* at, int expected) {
+  std::vector<float> totals(kCount);
+  TALLY_TRY(device.read(std::as_writable_bytes(std::span(totals)), at));
+  for (const float total : totals)
+    if (total != static_cast<float>(expected))
+      return Error{.code = ErrorCode::kCorrupt,
+                   .message = fmt::format("{} where {} is right", total, expected)};
+  return {};
+}
+
+constexpr int kSteps = 3;
+int expected_total(const Job& job, int step) { return job.size() * (job.size() + 1) / 2 * step; }
+
 // Sums of all ranks, with a check of each result.
 Result<void> checked_sums(Job& job, cuda::CudaDevice& device, exchange::DeviceSum& sum) {
-  for (int step = 1; step <= 3; ++step) {
+  for (int step = 1; step <= kSteps; ++step) {
     for (const std::size_t array : {0, 1})
       TALLY_TRY(start(device, sum, array, static_cast<float>((job.rank() + 1) * step)));
     TALLY_TRY(sum.finish(never()));
-    const auto expected = static_cast<float>(job.size() * (job.size() + 1) / 2 * step);
-    std::vector<float> totals(kCount);
-    for (const std::size_t array : {0, 1}) {
-      TALLY_TRY(device.read(std::as_writable_bytes(std::span(totals)), sum.total(array)));
-      for (const float total : totals)
-        if (total != expected)
-          return Error{.code = ErrorCode::kCorrupt,
-                       .message = fmt::format("{} where {} is right", total, expected)};
-    }
+    for (const std::size_t array : {0, 1})
+      TALLY_TRY(check_total(device, sum.total(array), expected_total(job, step)));
     TALLY_TRY(job.world().barrier({.by = never()}));
   }
   say("sums of {} right", job.size());
@@ -102,11 +110,32 @@ Result<void> stay_away(Job& job, cuda::CudaDevice& device) {
   return sum->finish(Deadline::after(milliseconds(500)));
 }
 
+// On a stream that does not wait for the default stream.
+Result<void> ipc(Job& job, cuda::CudaDevice& device) {
+  cudaStream_t stream = nullptr;
+  TALLY_TRY(
+      device.check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream"));
+  device.use_stream(stream);
+  TALLY_TRY(auto sum,
+            cuda::ipc_sum(job.world(), device, {{.count = kCount}, {.count = kCount}}, never()));
+  TALLY_TRY(checked_sums(job, device, *sum));
+  if (job.rank() == 0) sum.reset();
+  TALLY_TRY(job.world().barrier({.by = never()}));
+  if (sum) TALLY_TRY(check_total(device, sum->total(0), expected_total(job, kSteps)));
+  say("total right");
+  TALLY_TRY(job.world().barrier({.by = never()}));
+  sum.reset();
+  device.use_stream(nullptr);
+  TALLY_TRY(device.wait(never()));
+  return device.check(cudaStreamDestroy(stream), "destroying a stream");
+}
+
 Result<void> run(const std::string& scenario) {
   TALLY_TRY(const auto job, Job::join());
   TALLY_TRY(const auto device, cuda::CudaDevice::open(0));
   if (scenario == "die") return die(*job, *device);
   if (scenario == "stay-away") return stay_away(*job, *device);
+  if (scenario == "ipc") return ipc(*job, *device);
   TALLY_TRY(const auto sum, make_sum(*job, *device));
   say("made");
   return {};
