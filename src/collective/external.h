@@ -34,8 +34,9 @@ using MakeExternal =
 // A new communicator of the ranks of `control`, which all of them call. `make` begins its
 // collectives, except for barriers. Order, deadlines, started operations, records, and the
 // detection of mismatches and lost ranks are those of Tally's own communicators: each operation
-// begins with a barrier, through `control`'s transport, which compares what the ranks call. `make`
-// outlives the result. kInvalid if `control` belongs to another engine, such as MPI.
+// begins with a barrier, through `control`'s transport, which compares what the ranks call. A rank
+// that has done its part and leaves its job is lost to a rank that still waits half a second later.
+// `make` outlives the result. kInvalid if `control` belongs to another engine, such as MPI.
 Result<std::unique_ptr<Communicator>> carried_out_by(MakeExternal make, Communicator& control,
                                                      Deadline by);
 

@@ -17,6 +17,13 @@ constexpr Duration kQueryPeriod = std::chrono::milliseconds(200);
 // After the deadline the engine waits this long for answers, so that the error names the right
 // rank.
 constexpr Duration kAnswerTime = std::chrono::milliseconds(250);
+// The data of a rank that leaves after all ranks have entered may arrive this much later.
+constexpr Duration kLastDataTime = std::chrono::milliseconds(500);
+
+Error departure_of(Rank rank) {
+  return make_error(ErrorCode::kPeerLost, rank, "rank {} has left the job and is still needed",
+                    rank);
+}
 
 }  // namespace
 
@@ -89,6 +96,16 @@ std::vector<Rank> ProgressEngine::not_arrived(const RunningOperation& running,
     if (rank != mailbox_.self() && !entered) ranks.push_back(rank);
   }
   return ranks.empty() ? awaited : ranks;
+}
+
+std::optional<Rank> ProgressEngine::left_after_entry(RunningOperation& running, TimePoint now) {
+  if (!running.task.all_entered()) return std::nullopt;
+  for (Rank rank = 0; rank < mailbox_.size(); ++rank) {
+    if (!mailbox_.has_departed(rank)) continue;
+    if (!running.left_since) running.left_since = now;
+    return now - *running.left_since < kLastDataTime ? std::nullopt : std::optional(rank);
+  }
+  return std::nullopt;
 }
 
 void ProgressEngine::query(RunningOperation& running, TimePoint now,
@@ -180,10 +197,9 @@ void ProgressEngine::diagnose(RunningOperation& running) {
     // In shared memory it may have done its part after the first look, and left.
     const std::vector<Rank> still = running.task.awaited();
     if (std::find(still.begin(), still.end(), rank) == still.end()) return;
-    return fail({.code = ErrorCode::kPeerLost,
-                 .peer = rank,
-                 .message = fmt::format("rank {} has left the job and is still needed", rank)});
+    return fail(departure_of(rank));
   }
+  if (const auto rank = left_after_entry(running, now)) return fail(departure_of(*rank));
   if (area_ != nullptr && !running.point) {
     const auto same =
         compare_notices(*area_, {.sequence = 2 * running.sequence, .signature = running.signature});

@@ -20,7 +20,8 @@ struct RunningOperation {
 
   bool stalled = false;
   TimePoint next_query{};
-  std::optional<TimePoint> give_up;  // after the deadline, while answers are awaited
+  std::optional<TimePoint> give_up;     // after the deadline, while answers are awaited
+  std::optional<TimePoint> left_since;  // a rank has left after all had entered
 };
 
 // Runs tasks to their end: polls for a while, then sleeps, and diagnoses which ranks are missing
@@ -46,6 +47,9 @@ class ProgressEngine {
   void fail(const Error& error) TALLY_REQUIRES(mailbox_.router().mutex);
 
  private:
+  // A rank that left the job some time ago, although all ranks had entered the operation.
+  std::optional<Rank> left_after_entry(RunningOperation& running, TimePoint now)
+      TALLY_REQUIRES(mailbox_.router().mutex);
   void query(RunningOperation& running, TimePoint now, const std::vector<Rank>& awaited)
       TALLY_REQUIRES(mailbox_.router().mutex);
   Result<void> compare_status(const RunningOperation& running)
