@@ -174,10 +174,11 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
   if (is_external(request)) {
     auto made = make_external_(request);
     if (!made.has_value()) {
+      if (made.error().code == ErrorCode::kInvalid) return made.error();
       // The other ranks would wait for this one.
       MutexLock lock(context_->router->mutex);
-      if (made.error().code != ErrorCode::kInvalid) engine_->fail(made.error());
-      return made.error();
+      engine_->fail(with_own_rank(made.error(), rank()));
+      return mailbox_->failure();
     }
     external = std::move(*made);
   }
@@ -214,11 +215,17 @@ Result<std::unique_ptr<GroupCommunicator::Active>> GroupCommunicator::make_activ
 
 void GroupCommunicator::Active::conclude(const Result<void>& outcome) {
   GroupCommunicator& owner = communicator;
-  if (!outcome.has_value()) task->cancel();
+  if (!outcome.has_value()) {
+    // The other ranks learn of the failure before the operation is given up, which may take long.
+    {
+      MutexLock lock(owner.context_->router->mutex);
+      owner.engine_->fail(outcome.error());
+    }
+    task->cancel();
+  }
   owner.operations_.fetch_add(1, std::memory_order_relaxed);
   owner.recorder_.end(record, owner.context_->clock->now(), outcome);
   MutexLock lock(owner.context_->router->mutex);
-  if (!outcome.has_value()) owner.engine_->fail(outcome.error());
   owner.engine_->finish(running);
 }
 

@@ -11,6 +11,12 @@ constexpr Duration kPollPeriod = std::chrono::microseconds(50);
 
 }  // namespace
 
+Error with_own_rank(Error error, Rank self) {
+  const bool is_own = error.code == ErrorCode::kSystem || error.code == ErrorCode::kExhausted;
+  if (is_own && error.peer == kNoRank) error.peer = self;
+  return error;
+}
+
 Result<Progress> ExternalTask::advance() {
   Progress progress = Progress::kBlocked;
   if (!entered_) {
@@ -25,7 +31,9 @@ Result<Progress> ExternalTask::advance() {
     if (mailbox_.failed()) return mailbox_.failure();
   }
   if (!complete_) {
-    TALLY_TRY(complete_, operation_->advance(entered_));
+    const Result<bool> complete = operation_->advance(entered_);
+    if (!complete.has_value()) return with_own_rank(complete.error(), mailbox_.self());
+    complete_ = *complete;
   }
   return complete_ && entered_ ? Progress::kComplete : progress;
 }

@@ -17,11 +17,13 @@ class ExternalOperation {
 
   // Does all that can be done without waiting; true when this rank's part is complete.
   // `all_entered`: all ranks have issued the same operation. An engine that cannot take operations
-  // back waits for it before it moves data.
+  // back waits for it before it moves data. An error ends the operation on all ranks. kSystem and
+  // kExhausted without a rank are failures of this rank, and to the others its loss.
   virtual Result<bool> advance(bool all_entered) = 0;
 
   // The operation has failed, on this rank or another one: gives it up, so that the engine uses no
-  // memory of the request any more.
+  // memory of the request any more. The other ranks have been told. An operation that fails before
+  // `make` is not cancelled: after a failure of the communicator every later operation does.
   virtual void cancel() = 0;
 };
 
@@ -39,6 +41,9 @@ using MakeExternal =
 // `make` outlives the result. kInvalid if `control` belongs to another engine, such as MPI.
 Result<std::unique_ptr<Communicator>> carried_out_by(MakeExternal make, Communicator& control,
                                                      Deadline by);
+
+// The error of an engine on rank `self`, with this rank if it is its own failure.
+Error with_own_rank(Error error, Rank self);
 
 // The task of an ExternalOperation: `entry` is the barrier that it begins with.
 class ExternalTask final : public Task {

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
 #include "base/errors.h"
 #include "collective/communicator_conformance.h"
 
@@ -177,7 +178,34 @@ TEST_P(External, AnEngineThatHangsEndsAtTheDeadlineWithoutABlamedRank) {
       });
 }
 
-TEST_P(External, AnErrorOfTheEngineEndsTheOperationOnAllRanks) {
+// Rank 2 has entered the operation and done its part.
+TEST_P(External, ARankThatLeavesBeforeTheOthersAreDoneIsNamed) {
+  run_ranks(GetParam(), 3, [](Job& job) {
+    const bool leaves = job.rank() == 2;
+    auto made = carried_out_by(
+        engine_of([leaves](const Request&) {
+          return Script{[leaves](bool all) -> Result<bool> { return leaves && all; }};
+        }),
+        job.world(), soon());
+    ASSERT_TRUE(made.has_value()) << to_string(made.error());
+    std::vector<float> data(100);
+    const auto outcome =
+        (*made)->allreduce(std::span(data), ReduceOp::kSum, {.by = Deadline::never()});
+    EXPECT_EQ(outcome.has_value(), leaves);
+    if (leaves) return job.close();
+    EXPECT_EQ(outcome.error().code, ErrorCode::kPeerLost) << to_string(outcome.error());
+    EXPECT_EQ(outcome.error().peer, 2) << to_string(outcome.error());
+  });
+}
+
+// Rank 1 returns its own error; to the others rank 1 is lost.
+void expect_loss_of_rank_1(const Error& error, Rank rank) {
+  EXPECT_EQ(error.peer, 1) << to_string(error);
+  EXPECT_EQ(error.code, rank == 1 ? ErrorCode::kSystem : ErrorCode::kPeerLost);
+  EXPECT_EQ(error.message, rank == 1 ? "no more channels" : "rank 1: no more channels");
+}
+
+TEST_P(External, AnErrorOfTheEngineIsTheLossOfItsRankToTheOthers) {
   run(
       3,
       [](Communicator& inner) {
@@ -192,8 +220,42 @@ TEST_P(External, AnErrorOfTheEngineEndsTheOperationOnAllRanks) {
       [](Communicator& world) {
         std::vector<float> data(100);
         const auto outcome = world.allreduce(std::span(data), ReduceOp::kSum, {.by = soon()});
-        EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
-        EXPECT_EQ(outcome.error().message, "no more channels");
+        ASSERT_FALSE(outcome.has_value());
+        expect_loss_of_rank_1(outcome.error(), world.rank());
+      });
+}
+
+// Rank 1 gives its operation up after the others have returned.
+TEST_P(External, ThePeersLearnOfAnErrorBeforeTheEngineGivesUp) {
+  std::atomic<int> told{0};
+  run(
+      3,
+      [&told](Communicator& inner) {
+        const bool fails = inner.rank() == 1;
+        return engine_of([&told, fails](const Request&) {
+          return Script{.advance = [fails](bool all) -> Result<bool> {
+                          if (fails && all) return system_failure("no more channels");
+                          return false;
+                        },
+                        .cancel =
+                            [&told, fails] {
+                              const Deadline by = in(std::chrono::seconds(20));
+                              while (fails && told < 2 && !by.passed(steady_now()))
+                                std::this_thread::yield();
+                              EXPECT_TRUE(!fails || told == 2);
+                            }};
+        });
+      },
+      [&told](Communicator& world) {
+        std::vector<float> data(100);
+        Handle sum = world.start({.operation = Operation::kAllreduce,
+                                  .input = data.data(),
+                                  .output = data.data(),
+                                  .count = data.size(),
+                                  .type = DataType::kFloat32,
+                                  .by = soon()});
+        EXPECT_FALSE(sum.wait().has_value());
+        ++told;
       });
 }
 
@@ -211,8 +273,8 @@ TEST_P(External, AnEngineThatCannotBeginEndsTheOperationOnAllRanks) {
         std::vector<float> data(100);
         const auto outcome =
             world.allreduce(std::span(data), ReduceOp::kSum, {.by = Deadline::never()});
-        EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
-        EXPECT_EQ(outcome.error().message, "no more channels");
+        ASSERT_FALSE(outcome.has_value());
+        expect_loss_of_rank_1(outcome.error(), world.rank());
       });
 }
 
@@ -240,27 +302,30 @@ TEST_P(External, WhatTheEngineRefusesLeavesTheCommunicatorUsable) {
 }
 
 TEST_P(External, CloseCancelsWhatTheEngineHasBegun) {
+  std::atomic<int> begun{0};
   std::atomic<int> cancelled{0};
   run(
       2,
-      [&cancelled](Communicator&) {
-        return engine_of([&cancelled](const Request&) {
+      [&](Communicator&) {
+        return engine_of([&](const Request&) {
+          ++begun;
           return Script{.advance = [](bool) -> Result<bool> { return false; },
                         .cancel = [&cancelled] { ++cancelled; }};
         });
       },
-      [](Communicator& world) {
+      [&begun](Communicator& world) {
         std::vector<float> data(100);
-        const Handle handle = world.start({.operation = Operation::kAllreduce,
-                                           .input = data.data(),
-                                           .output = data.data(),
-                                           .count = data.size(),
-                                           .type = DataType::kFloat32,
-                                           .by = soon()});
+        Handle handle = world.start({.operation = Operation::kAllreduce,
+                                     .input = data.data(),
+                                     .output = data.data(),
+                                     .count = data.size(),
+                                     .type = DataType::kFloat32,
+                                     .by = soon()});
+        while (begun < 2 && !handle.poll()) std::this_thread::yield();
         world.close();
-        EXPECT_EQ(Handle(handle).wait().error().code, ErrorCode::kClosed);
+        EXPECT_EQ(handle.wait().error().code, ErrorCode::kClosed);
       });
-  EXPECT_LE(cancelled, 2);
+  EXPECT_EQ(cancelled, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, External,

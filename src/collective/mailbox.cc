@@ -95,13 +95,20 @@ void Mailbox::withdraw(Rank to, net::Outgoing& message) {
   router_.transport().withdraw(members_[static_cast<std::size_t>(to)], message);
 }
 
+Error Mailbox::told_to_others(const Error& error) const {
+  const bool is_own = error.code == ErrorCode::kSystem || error.code == ErrorCode::kExhausted;
+  if (!is_own || error.peer != self_) return error;
+  return make_error(ErrorCode::kPeerLost, self_, "rank {}: {}", self_, error.message);
+}
+
 void Mailbox::fail(const Error& error) {
   if (failure_) return;
   failure_ = error;
   failed_.store(true, std::memory_order_release);
+  const std::vector<std::byte> told = wire::encode_error(told_to_others(error));
   for (Rank rank = 0; rank < size(); ++rank) {
     if (rank == self_ || lost_[static_cast<std::size_t>(rank)]) continue;
-    note(rank, {.kind = FrameKind::kAbort}, wire::encode_error(error));
+    note(rank, {.kind = FrameKind::kAbort}, told);
   }
 }
 

@@ -69,7 +69,8 @@ class Mailbox final : public net::Channel {
   void withdraw(Rank to, net::Outgoing& message);
 
   // The first failure counts and is sent to all other members, even if it came from one of them,
-  // since that member may have reached only some.
+  // since that member may have reached only some. A failure of this rank, which is kSystem or
+  // kExhausted with its number, is kPeerLost to the others.
   void fail(const Error& error);
   // Closes this rank's side: operations under way end with kClosed. The peers are not told.
   void close();
@@ -108,6 +109,7 @@ class Mailbox final : public net::Channel {
                                   std::span<const std::byte> payload);
   void deliver_abort(Rank from, std::span<const std::byte> payload);
   void note(Rank to, const wire::FrameHeader& header, std::vector<std::byte> body);
+  Error told_to_others(const Error& error) const;
   Error mismatch(Rank from, const wire::Signature& mine, const wire::Signature& theirs) const;
 
   net::Router& router_;

@@ -180,7 +180,7 @@ Error ProgressEngine::timeout(const RunningOperation& running, const std::vector
                       "delay it",
                       running.sequence, describe(running.signature));
   return {.code = ErrorCode::kTimeout,
-          .peer = blamed.empty() ? kNoRank : blamed.front(),
+          .peer = blamed.front(),
           .message = fmt::format("deadline passed in #{} {}: waiting for rank {}", running.sequence,
                                  describe(running.signature), fmt::join(blamed, ", "))};
 }
