@@ -3,16 +3,18 @@
 //   - Streams do all copies of cudaMemcpyAsync(), also those of memory that is not pinned, and
 //     cudaFree() waits for no stream. Code that counts on waits that CUDA makes on its own fails.
 //   - Addresses that no allocation has, and handles that no call has made, are errors.
-//   - Errors belong to calls: none is reported by a later call, or ends the device. A kernel that
-//     uses memory that does not exist ends the process.
+//   - Errors belong to calls: none is reported by a later call, or ends the device, except where a
+//     test makes a FailedGpu. A kernel that uses memory that does not exist ends the process.
 //   - cudaIpcOpenMemHandle() opens memory of this process, and none of other processes.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "adapters/cuda/emulation/failed_gpu.h"
 #include "adapters/cuda/emulation/properties.h"
 
 namespace tally::cuda::emulation {
@@ -36,6 +38,8 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress",
+     "an illegal memory access was encountered"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge",
      "too many blocks in cooperative launch"},
 };
@@ -52,13 +56,25 @@ cudaError_t& last_error() {
   return error;
 }
 
+// The calls of this thread until the GPU fails, if it does.
+std::optional<int>& calls_until_failure() {
+  static thread_local std::optional<int> calls;
+  return calls;
+}
+
 cudaError_t check_device(int device) {
   return outcome(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
 }  // namespace
 
+FailedGpu::FailedGpu(int after_calls) { calls_until_failure() = after_calls; }
+FailedGpu::~FailedGpu() { calls_until_failure().reset(); }
+bool gpu_has_failed() { return calls_until_failure() && *calls_until_failure() <= 0; }
+
 cudaError_t outcome(cudaError_t status) {
+  if (gpu_has_failed()) status = cudaErrorIllegalAddress;
+  if (calls_until_failure()) --*calls_until_failure();
   if (status != cudaSuccess) last_error() = status;
   return status;
 }

@@ -75,7 +75,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   const auto found = emulation::memory().find(pointer);
   *attributes = {.type = found ? found->type : cudaMemoryTypeUnregistered, .device = 0};
-  return cudaSuccess;
+  return emulation::outcome(cudaSuccess);
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "adapters/cuda/emulation/failed_gpu.h"
 #include "adapters/cuda/emulation/thread_pool.h"
 
 namespace tally::cuda::emulation {
@@ -92,6 +93,7 @@ bool Streams::destroy(cudaStream_t handle) {
 }
 
 Point Streams::enqueue(cudaStream_t handle, std::function<void()> work) {
+  if (gpu_has_failed()) return {};
   const MutexLock lock(mutex_);
   Entry* const entry = find(handle);
   if (entry == nullptr) return {};
