@@ -55,20 +55,21 @@ class NcclGather final : public exchange::DeviceGather {
                                                    .count = 1,
                                                    .type = DataType::kInt64,
                                                    .by = Deadline::never()});
-    ++started_;
+    started_bytes_ += room_for(array.capacity);
     return queue_->push({.ready = [this, index] { return sizes_are_known(index); },
                          .issue = [this, index] { return issue(index); }});
   }
 
+  // Ranks compare the room of all arrays together, because their encodings differ in size. Nothing
+  // is read or written at these addresses, which must not overlap.
   Result<void> finish(Deadline by) override {
-    const std::size_t count = std::exchange(started_, 0);
-    if (count == 0) return {};
-    return queue_->finish({.operation = Operation::kBroadcast,
-                           .input = arrays_.front().memory.data,
-                           .output = arrays_.front().memory.data,
-                           .count = count,
+    const std::size_t bytes = std::exchange(started_bytes_, 0);
+    if (bytes == 0) return {};
+    return queue_->finish({.operation = Operation::kAllgather,
+                           .input = own(0),
+                           .output = own(0) + bytes,
+                           .count = bytes,
                            .type = DataType::kUInt8,
-                           .root = 0,
                            .by = by});
   }
 
@@ -141,9 +142,9 @@ class NcclGather final : public exchange::DeviceGather {
     return first != ncclSuccess ? first : end;
   }
 
-  std::vector<Array> arrays_;  // NCCL and host() use them until the queue is gone
+  std::vector<Array> arrays_;  // host() uses them until the queue is gone
   const std::unique_ptr<NcclQueue> queue_;
-  std::size_t started_ = 0;  // arrays since the last finish()
+  std::size_t started_bytes_ = 0;  // the room of the arrays since the last finish()
 };
 
 }  // namespace
