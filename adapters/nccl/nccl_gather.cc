@@ -38,6 +38,7 @@ class NcclGather final : public exchange::DeviceGather {
   Result<void> allocate(exchange::Device& device) {
     for (Array& array : arrays_) {
       TALLY_TRY(array.memory, device.allocate(room_for(array.capacity) * (1 + ranks())));
+      queue_->group().keep(array.memory.owner);
     }
     return {};
   }

@@ -26,6 +26,8 @@ using cuda::CurrentGpu;
 // before ranks have compared what they call.
 constexpr Duration kTimeToNameTheCulprit = std::chrono::milliseconds(600);
 constexpr Duration kAbortTime = std::chrono::seconds(10);
+// After the deadline of a connection: ranks that abort it reach the agreement about it late.
+constexpr Duration kAgreementTime = kAbortTime + std::chrono::seconds(5);
 constexpr Duration kFarewellTime = std::chrono::seconds(2);
 constexpr auto kPollInterval = std::chrono::microseconds(100);
 
@@ -91,10 +93,12 @@ Result<void> all_connected(Communicator& control, const Result<void>& own, Deadl
 
 Error cuda_error(cudaError_t status, std::string_view doing) {
   (void)cudaGetLastError();
-  const ErrorCode code =
-      status == cudaErrorMemoryAllocation ? ErrorCode::kExhausted : ErrorCode::kSystem;
-  return make_error(
-      code,
+  if (status == cudaErrorMemoryAllocation)
+    return make_error(ErrorCode::kExhausted,
+                      "the memory of the GPU is full ({}); use a smaller model or batch, or end "
+                      "other programs that use it",
+                      doing);
+  return system_failure(
       "the GPU failed while {}: {} ({}); restart this worker, and look for \"Xid\" in "
       "the kernel log (dmesg)",
       doing, cudaGetErrorString(status), cudaGetErrorName(status));
@@ -198,9 +202,14 @@ Result<void> NcclGroup::connect(Communicator& control, Deadline by) {
   };
   Result<void> connected = watched_->run({.operation = Operation::kBroadcast, .by = by});
   make_ = nullptr;
-  if (!connected.has_value())
-    connected.error().message = "connecting by NCCL: " + connected.error().message;
-  return all_connected(control, connected, by);
+  if (!connected.has_value()) {
+    Error& error = connected.error();
+    error.message = "connecting by NCCL: " + error.message;
+    if (error.code == ErrorCode::kTimeout)
+      error.message +=
+          "; NCCL_SOCKET_IFNAME names the network to use, and NCCL_DEBUG=INFO shows what NCCL does";
+  }
+  return all_connected(control, connected, deadline_after(by.when(), kAgreementTime));
 }
 
 // A rank may have done its part of the last operation while others still receive its data. The
@@ -216,23 +225,22 @@ NcclGroup::~NcclGroup() {
   wait_for_others();
   // Ends the thread that may be at an operation, before NCCL is used here.
   watched_.reset();
-  end();
+  begin_end();
+  await_end();
   host_.reset();
+  // Never freed.
+  if (is_stuck_) (void)new auto(std::move(kept_));
   const CurrentGpu current(device_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
 }
 
-Result<bool> NcclGroup::hold(std::string message) {
-  if (!trouble_) {
-    trouble_ = system_failure(std::move(message));
-    trouble_since_ = steady_now();
-  }
+Result<bool> NcclGroup::held() const {
   if (steady_now() - trouble_since_ < kTimeToNameTheCulprit) return false;
   return *trouble_;
 }
 
 Result<bool> NcclGroup::settled(ncclResult_t code) {
-  if (trouble_) return hold({});
+  if (trouble_) return held();
   if (comm_ == nullptr && code == ncclSuccess)
     return make_error(ErrorCode::kClosed, "NCCL's communicator has ended");
   ncclResult_t state = code;
@@ -242,8 +250,12 @@ Result<bool> NcclGroup::settled(ncclResult_t code) {
   }
   if (state == ncclInProgress) return false;
   if (state == ncclSuccess) return true;
-  return hold(fmt::format("NCCL: {} ({}); NCCL_DEBUG=INFO tells more",
-                          nccl_.get_error_string(state), nccl_.get_last_error(comm_)));
+  // A remote error is one of another rank, which NCCL does not name.
+  trouble_ = make_error(state == ncclRemoteError ? ErrorCode::kPeerLost : ErrorCode::kSystem,
+                        "NCCL: {} ({}); set NCCL_DEBUG=INFO for details",
+                        nccl_.get_error_string(state), nccl_.get_last_error(comm_));
+  trouble_since_ = steady_now();
+  return false;
 }
 
 Result<bool> NcclGroup::passed(cudaEvent_t event) {
@@ -254,31 +266,41 @@ Result<bool> NcclGroup::passed(cudaEvent_t event) {
   return false;
 }
 
-void NcclGroup::abort() {
+void NcclGroup::begin_abort() {
   // The other ranks then do not wait for this one in their destructors.
   host_->abort({.code = ErrorCode::kClosed, .message = "NCCL's communicator has ended"});
-  end();
+  begin_end();
+}
+
+void NcclGroup::abort() {
+  begin_abort();
+  await_end();
 }
 
 // A thread of its own bounds the time: NCCL joins threads and frees memory in this call.
-void NcclGroup::end() {
+void NcclGroup::begin_end() {
   const ncclComm_t comm = std::exchange(comm_, nullptr);
   if (comm == nullptr) return;
-  const Deadline by = Deadline::after(kAbortTime);
-  const auto ended = std::make_shared<std::promise<void>>();  // shared with the thread
-  std::thread([ended, comm, device = device_, comm_abort = nccl_.comm_abort] {
+  std::packaged_task<void()> task([comm, device = device_, comm_abort = nccl_.comm_abort] {
     const CurrentGpu current(device);
     (void)comm_abort(comm);
-    ended->set_value();
-  }).detach();
-  bool over = ended->get_future().wait_for(kAbortTime) == std::future_status::ready;
+  });
+  aborted_ = task.get_future();
+  end_by_ = Deadline::after(kAbortTime);
+  std::thread(std::move(task)).detach();
+}
+
+void NcclGroup::await_end() {
+  if (!aborted_.valid()) return;
+  const std::future<void> aborted = std::exchange(aborted_, {});
+  is_stuck_ = aborted.wait_for(end_by_.remaining(steady_now())) != std::future_status::ready;
   const CurrentGpu current(device_);
   // The call may return before the kernels have seen that they are to end.
-  while (over && cudaStreamQuery(stream_) == cudaErrorNotReady) {
-    over = !by.passed(steady_now());
+  while (!is_stuck_ && cudaStreamQuery(stream_) == cudaErrorNotReady) {
+    is_stuck_ = end_by_.passed(steady_now());
     std::this_thread::sleep_for(kPollInterval);
   }
-  if (!over)
+  if (is_stuck_)
     log_error(fmt::format(
         "rank {}: NCCL has not ended its operations {} s after ncclCommAbort(); "
         "GPU {} may stay busy until this process ends",

@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,14 +29,15 @@ Result<void> check_one_gpu_each(const std::vector<GpuPlace>& places);
 // An NCCL communicator of the ranks of a Tally communicator, and the stream of its operations. NCCL
 // has no deadlines and does not name a rank that failed. Every wait for it is therefore an
 // operation of watched(), a communicator of Tally's: when a rank is lost, stays away or calls
-// another operation, this operation fails with the rank, and NCCL is aborted. No call of NCCL waits
-// for other ranks. Threads: one at a time, except for close() and abort() of the communicators.
+// another operation, this operation fails with an error that names the rank, and its owner aborts
+// NCCL. No call of NCCL waits for other ranks. Threads: one at a time, except for close() and
+// abort() of the communicators.
 class NcclGroup final {
  public:
   // Called by all ranks of `control`, of which the result is independent afterwards. `device` is
   // the number of this rank's GPU. kInvalid if a rank has no NCCL, or if ranks share a GPU.
   static Result<std::unique_ptr<NcclGroup>> make(Communicator& control, int device, Deadline by);
-  // Waits shortly for the other ranks, which may still receive data.
+  // Waits briefly for the other ranks, which may still receive data.
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -61,8 +63,15 @@ class NcclGroup final {
   // Whether the stream has done the work before the event.
   Result<bool> passed(cudaEvent_t event);
   // Ends all operations of NCCL on this rank, for good, and those of host() on all ranks. Waits up
-  // to 10 s until they use no memory any more, and logs an error if they still do.
+  // to 10 s until they use no memory any more, and logs an error if they still do. Does nothing
+  // when called again.
   void abort();
+  // The same without waiting. NCCL may end the operations of this group only together with those of
+  // other groups of the GPU: begin to abort all of them, then abort() each.
+  void begin_abort();
+  // Keeps memory that NCCL uses: until the group is gone, and for good if NCCL has not ended by
+  // then, because to free it would wait for NCCL.
+  void keep(std::shared_ptr<const void> memory) { kept_.push_back(std::move(memory)); }
 
  private:
   class Init;
@@ -70,9 +79,10 @@ class NcclGroup final {
   NcclGroup(const Nccl& nccl, Communicator& control, int device);
   Result<void> create_stream();
   Result<void> connect(Communicator& control, Deadline by);
-  Result<bool> hold(std::string message);
+  Result<bool> held() const;
   void wait_for_others();
-  void end();
+  void begin_end();
+  void await_end();
 
   const Nccl& nccl_;
   const Rank rank_;
@@ -84,6 +94,10 @@ class NcclGroup final {
   cudaStream_t stream_ = nullptr;
   std::optional<Error> trouble_;  // the first error of NCCL
   TimePoint trouble_since_{};
+  std::future<void> aborted_;  // ncclCommAbort() has returned
+  Deadline end_by_ = Deadline::never();
+  bool is_stuck_ = false;  // NCCL has not ended
+  std::vector<std::shared_ptr<const void>> kept_;
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Communicator> watched_;
 };

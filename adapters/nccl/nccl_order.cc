@@ -33,6 +33,12 @@ std::shared_ptr<NcclOrder> NcclOrder::of(const cuda::CudaDevice& device) {
   return order;
 }
 
+void NcclOrder::abort(const Error& why) {
+  turns_.clear();
+  for (NcclQueue* const queue : queues_) queue->begin_abort(why);
+  for (NcclQueue* const queue : queues_) queue->group().abort();
+}
+
 void NcclOrder::advance() {
   while (!turns_.empty()) {
     NcclQueue& queue = *turns_.front();

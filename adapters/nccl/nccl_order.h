@@ -1,6 +1,7 @@
 #pragma once
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "adapters/cuda/cuda_device.h"
 
@@ -19,14 +20,25 @@ class NcclOrder final {
   // by the address of the device, which outlives its queues.
   static std::shared_ptr<NcclOrder> of(const cuda::CudaDevice& device);
 
+  // The queue is one of the device's, until it leaves.
+  void join(NcclQueue& queue) { queues_.push_back(&queue); }
+  void leave(NcclQueue& queue) {
+    remove(queue);
+    std::erase(queues_, &queue);
+  }
+
   // The queue has one more piece of work.
   void push(NcclQueue& queue) { turns_.push_back(&queue); }
   // Gives NCCL what it can take. A queue with an error is told, and the others go on.
   void advance();
   // The queue has no more work to issue.
   void remove(NcclQueue& queue) { std::erase(turns_, &queue); }
+  // Ends all queues on all ranks. NCCL may end the operations of one only together with those of
+  // the others, with which they share the GPU.
+  void abort(const Error& why);
 
  private:
+  std::vector<NcclQueue*> queues_;
   std::deque<NcclQueue*> turns_;  // the queue of each piece that NCCL has not taken yet
 };
 

@@ -13,7 +13,8 @@ class NcclQueue::Finish final : public collective::ExternalOperation {
  public:
   explicit Finish(NcclQueue& queue) : queue_(queue) {}
   Result<bool> advance(bool /*all_entered*/) override { return queue_.advance(); }
-  void cancel() override { queue_.group_->abort(); }
+  // NcclQueue::finish() aborts NCCL, because a failure may be known before there is an operation.
+  void cancel() override {}
 
  private:
   NcclQueue& queue_;
@@ -33,7 +34,7 @@ Result<std::unique_ptr<NcclQueue>> NcclQueue::make(Communicator& world, cuda::Cu
 }
 
 NcclQueue::~NcclQueue() {
-  order_->remove(*this);
+  order_->leave(*this);
   const CurrentGpu current(group_->device());
   for (const Item& item : waiting_) (void)cudaEventDestroy(item.before);
   for (const auto& events : {events_, in_use_})
@@ -109,8 +110,7 @@ Result<void> NcclQueue::finish(const Request& all) {
   if (failure_) return *failure_;
   is_marked_ = false;
   if (const Result<void> outcome = group_->watched().run(all); !outcome.has_value()) {
-    failure_ = outcome.error();
-    order_->remove(*this);
+    order_->abort(outcome.error());
     return outcome;
   }
   events_.insert(events_.end(), in_use_.begin(), in_use_.end());
@@ -118,12 +118,10 @@ Result<void> NcclQueue::finish(const Request& all) {
   return {};
 }
 
-void NcclQueue::abort(const Error& why) {
-  if (failure_) return;
-  failure_ = why;
-  order_->remove(*this);
+void NcclQueue::begin_abort(const Error& why) {
+  if (!failure_) failure_ = why;
   group_->watched().abort(why);
-  group_->abort();
+  group_->begin_abort();
 }
 
 }  // namespace tally::nccl

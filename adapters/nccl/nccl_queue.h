@@ -15,9 +15,10 @@
 namespace tally::nccl {
 
 // Work that NCCL does beside a device's own: each piece begins after the work that the device had
-// when the piece was pushed. All queues of a device push in an order that is the same on all ranks,
-// and NCCL gets the pieces in this order. finish() waits for those of one queue. Threads: calls of
-// all queues of a device must not overlap.
+// when the piece was pushed. All queues of a device are of the same ranks and push in the same
+// order on all of them, and NCCL gets the pieces in this order. finish() waits for those of one
+// queue. An error of one queue ends all queues of the device. Threads: calls of all queues of a
+// device must not overlap.
 class NcclQueue final {
  public:
   // A piece of work: gives NCCL one call or group of calls.
@@ -37,16 +38,18 @@ class NcclQueue final {
   // Waits neither for the GPU nor for other ranks.
   Result<void> push(Work work);
   // Returns when all work is done on this rank. `all` describes it, for the comparison with the
-  // other ranks and for errors: an all-reduce of that many elements, say. After an error the queue
-  // is over, and every later call returns the error.
+  // other ranks and for errors: an all-reduce of that many elements, say. After an error NCCL uses
+  // no memory any more, and every later call returns the error.
   Result<void> finish(const Request& all);
-  // Ends the queue on all ranks: those that wait in finish() return this error.
-  void abort(const Error& why);
+  // Ends the queues of the device on all ranks: those that wait in finish() return this error.
+  void abort(const Error& why) { order_->abort(why); }
 
   // For NcclOrder. Gives NCCL the next piece; true when NCCL has done its part. False: later.
   Result<bool> issue_next();
   // finish() returns the error, or that of the rank that caused it.
   void note_trouble(const Error& error);
+  // Ends the queue on all ranks, and does not wait for NCCL to end here.
+  void begin_abort(const Error& why);
 
  private:
   class Finish;
@@ -56,7 +59,9 @@ class NcclQueue final {
   };
 
   NcclQueue(cuda::CudaDevice& device, std::unique_ptr<NcclGroup> group)
-      : device_(device), order_(NcclOrder::of(device)), group_(std::move(group)) {}
+      : device_(device), order_(NcclOrder::of(device)), group_(std::move(group)) {
+    order_->join(*this);
+  }
   Result<bool> advance();
   Result<cudaEvent_t> event();
 

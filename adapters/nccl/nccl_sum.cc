@@ -18,6 +18,7 @@ class NcclSum final : public exchange::DeviceSum {
   Result<void> allocate(exchange::Device& device) {
     for (const Array& array : arrays_) {
       TALLY_TRY(DeviceMemory memory, device.allocate(array.count * size_of(array.type)));
+      queue_->group().keep(memory.owner);
       memory_.push_back(std::move(memory));
     }
     return {};
@@ -59,7 +60,6 @@ class NcclSum final : public exchange::DeviceSum {
   }
 
  private:
-  // NCCL uses the memory until the queue is gone.
   std::vector<DeviceMemory> memory_;
   const std::unique_ptr<NcclQueue> queue_;
   const std::vector<Array> arrays_;

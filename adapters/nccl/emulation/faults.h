@@ -8,9 +8,13 @@ enum class Fault : std::uint8_t {
   kOldVersion,  // NCCL is of version 2.17.1
   kUniqueId,    // no network to listen on
   kConnect,     // the rank cannot connect to the others
+  kNoAnswer,    // the rank connects to none of the others, which wait for it
   kCall,        // an operation is refused
   kLater,       // an operation fails after it was accepted
   kHang,        // the rank takes no part in an operation that it has accepted
+  // A communicator of the rank ends when another one is aborted at the same time, as if their
+  // operations had a place on the GPU together.
+  kAbort,
 };
 
 // As long as this object lives, NCCL fails so on this rank of all communicators; kOldVersion and

@@ -4,13 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "adapters/cuda/emulation/failed_gpu.h"
 #include "adapters/nccl/nccl_communicator.h"
 #include "adapters/nccl/nccl_library.h"
 #include "adapters/nccl/nccl_sum.h"
 #include "adapters/nccl/test_ranks.h"
+#include "base/clock.h"
+#include "base/errors.h"
 #include "collective/test_jobs.h"
 #include "soon.h"
 
@@ -39,9 +43,22 @@ Result<void> sum_anew(Communicator& control, Deadline by = soon()) {
 
 class NcclFaults : public testing::Test {
  protected:
-  // After every failure all ranks have given their communicators up.
   void TearDown() override { EXPECT_EQ(open_communicators(), 0); }
 };
+
+// Rank 1 returns its own error; to the others rank 1 is lost.
+void expect_failure_of_rank_1(const Error& error, Rank rank, const std::string& text) {
+  EXPECT_EQ(error.code, rank == 1 ? ErrorCode::kSystem : ErrorCode::kPeerLost) << to_string(error);
+  EXPECT_EQ(error.peer, 1) << to_string(error);
+  EXPECT_THAT(error.message, HasSubstr(rank == 1 ? text : "rank 1: " + text));
+}
+
+// All ranks have failed, and have given their communicators up before these are destroyed.
+void expect_aborted(std::latch& failed, std::latch& looked) {
+  failed.arrive_and_wait();
+  EXPECT_EQ(open_communicators(), 0);
+  looked.arrive_and_wait();
+}
 
 TEST_F(NcclFaults, AnOldNcclIsRefusedWithTheVersions) {
   const ScopedFault fault(Fault::kOldVersion);
@@ -69,11 +86,29 @@ TEST_F(NcclFaults, ARankThatCannotConnectFailsAllRanksAndTheyCanTryAgain) {
   on_ranks(3, [&](const TestRank& rank) {
     const Result<void> outcome = sum_anew(rank.control);
     ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().code, ErrorCode::kSystem) << to_string(outcome.error());
-    EXPECT_THAT(outcome.error().message, HasSubstr("connecting by NCCL: NCCL: unhandled system"));
+    EXPECT_THAT(outcome.error().message, HasSubstr("connecting by NCCL: "));
+    expect_failure_of_rank_1(outcome.error(), rank.control.rank(), "NCCL: unhandled system");
     failed.arrive_and_wait();
     if (rank.control.rank() == 0) fault.reset();
     ASSERT_TRUE(rank.control.barrier().has_value());
+    EXPECT_TRUE(sum_anew(rank.control).has_value());
+  });
+}
+
+// NCCL says nothing, and the deadline of the connection passes. The ranks can still agree.
+TEST_F(NcclFaults, AConnectionThatHangsNamesTheRemediesAndTheRanksCanTryAgain) {
+  std::latch failed(3);
+  auto fault = std::make_unique<ScopedFault>(Fault::kNoAnswer, 1);
+  on_ranks(3, [&](const TestRank& rank) {
+    const Result<void> outcome =
+        sum_anew(rank.control, Deadline::after(std::chrono::milliseconds(500)));
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().code, ErrorCode::kTimeout) << to_string(outcome.error());
+    EXPECT_THAT(outcome.error().message, HasSubstr("NCCL_SOCKET_IFNAME"));
+    EXPECT_THAT(outcome.error().message, HasSubstr("NCCL_DEBUG=INFO"));
+    failed.arrive_and_wait();
+    if (rank.control.rank() == 0) fault.reset();
+    ASSERT_TRUE(rank.control.barrier({.by = soon()}).has_value());
     EXPECT_TRUE(sum_anew(rank.control).has_value());
   });
 }
@@ -83,7 +118,9 @@ class NcclErrors : public NcclFaults, public testing::WithParamInterface<Fault> 
 
 TEST_P(NcclErrors, EndTheOperationOnAllRanksAndTheyCanGoOnWithANewCommunicator) {
   std::unique_ptr<ScopedFault> fault;
-  on_ranks(3, [&fault](const TestRank& rank) {
+  std::latch failed(3);
+  std::latch looked(3);
+  on_ranks(3, [&](const TestRank& rank) {
     {
       auto world = NcclCommunicator::make(rank.control, rank.gpu, soon());
       ASSERT_TRUE(world.has_value()) << to_string(world.error());
@@ -92,9 +129,10 @@ TEST_P(NcclErrors, EndTheOperationOnAllRanksAndTheyCanGoOnWithANewCommunicator) 
       ASSERT_TRUE(rank.control.barrier().has_value());
       const Result<void> outcome = sum_of(**world, soon());
       ASSERT_FALSE(outcome.has_value());
-      EXPECT_EQ(outcome.error().code, ErrorCode::kSystem) << to_string(outcome.error());
-      EXPECT_THAT(outcome.error().message, HasSubstr("NCCL_DEBUG=INFO tells more"));
+      expect_failure_of_rank_1(outcome.error(), rank.control.rank(), "NCCL: unhandled system");
+      EXPECT_THAT(outcome.error().message, HasSubstr("set NCCL_DEBUG=INFO for details"));
       EXPECT_EQ((*world)->barrier().error().message, outcome.error().message);
+      expect_aborted(failed, looked);
     }
     ASSERT_TRUE(rank.control.barrier().has_value());
     if (rank.control.rank() == 0) fault.reset();
@@ -110,7 +148,9 @@ INSTANTIATE_TEST_SUITE_P(All, NcclErrors, testing::Values(Fault::kCall, Fault::k
 
 TEST_F(NcclFaults, AnErrorInASumIsReturnedByFinishOnAllRanks) {
   std::unique_ptr<ScopedFault> fault;
-  on_ranks(2, [&fault](const TestRank& rank) {
+  std::latch failed(2);
+  std::latch looked(2);
+  on_ranks(2, [&](const TestRank& rank) {
     const auto device = rank.open_device();
     auto sum = nccl_sum(rank.control, *device, {{.count = kCount}, {.count = kCount}}, soon());
     ASSERT_TRUE(sum.has_value()) << to_string(sum.error());
@@ -120,9 +160,84 @@ TEST_F(NcclFaults, AnErrorInASumIsReturnedByFinishOnAllRanks) {
     EXPECT_TRUE((*sum)->start(1).has_value());
     const Result<void> outcome = (*sum)->finish(soon());
     ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().code, ErrorCode::kSystem) << to_string(outcome.error());
+    expect_failure_of_rank_1(outcome.error(), rank.control.rank(), "NCCL: unhandled system");
     EXPECT_EQ((*sum)->start(0).error().message, outcome.error().message);
     EXPECT_EQ((*sum)->finish(soon()).error().message, outcome.error().message);
+    expect_aborted(failed, looked);
+  });
+}
+
+TEST_F(NcclFaults, AFailedGpuIsALostRankForTheOthersThatWaitForASum) {
+  const ScopedFault fault(Fault::kHang, 1);
+  std::latch failed(3);
+  std::latch looked(3);
+  on_ranks(3, [&](const TestRank& rank) {
+    const auto device = rank.open_device();
+    auto sum = nccl_sum(rank.control, *device, {{.count = kCount}}, soon());
+    ASSERT_TRUE(sum.has_value()) << to_string(sum.error());
+    ASSERT_TRUE((*sum)->start(0).has_value());
+    std::optional<cuda::emulation::FailedGpu> gpu;
+    // The GPU still takes the sum and the mark behind it.
+    if (rank.control.rank() == 1) gpu.emplace(2);
+    const Result<void> outcome = (*sum)->finish(Deadline::never());
+    gpu.reset();
+    ASSERT_FALSE(outcome.has_value());
+    expect_failure_of_rank_1(outcome.error(), rank.control.rank(),
+                             "the GPU failed while waiting for NCCL: an illegal memory access");
+    expect_aborted(failed, looked);
+  });
+}
+
+// Rank 2 ends its sum before the others wait for it, and NCCL waits on their GPUs.
+TEST_F(NcclFaults, ALossThatIsKnownBeforeASumIsFinishedEndsNccl) {
+  std::latch failed(3);
+  std::latch looked(3);
+  on_ranks(3, [&](const TestRank& rank) {
+    const auto device = rank.open_device();
+    auto sum = nccl_sum(rank.control, *device, {{.count = kCount}}, soon());
+    ASSERT_TRUE(sum.has_value()) << to_string(sum.error());
+    const Error loss = make_error(ErrorCode::kPeerLost, 2, "rank 2: gone");
+    if (rank.control.rank() == 2) (*sum)->abort(loss);
+    // What rank 2 has told has arrived then.
+    ASSERT_TRUE(rank.control.barrier({.by = soon()}).has_value());
+    if (rank.control.rank() != 2) {
+      ASSERT_TRUE((*sum)->start(0).has_value());
+      const Result<void> outcome = (*sum)->finish(Deadline::never());
+      ASSERT_FALSE(outcome.has_value());
+      EXPECT_EQ(outcome.error().peer, 2) << to_string(outcome.error());
+      EXPECT_EQ(outcome.error().message, loss.message);
+    }
+    expect_aborted(failed, looked);
+  });
+}
+
+// NCCL ends the communicators of rank 0 only together.
+TEST_F(NcclFaults, TheQueuesOfAGpuAreAbortedTogether) {
+  const ScopedFault fault(Fault::kAbort, 0);
+  std::latch failed(2);
+  std::latch looked(2);
+  on_ranks(2, [&](const TestRank& rank) {
+    const auto device = rank.open_device();
+    auto sum = nccl_sum(rank.control, *device, {{.count = kCount}}, soon());
+    auto gather = nccl_gather(rank.control, *device, {kCount}, soon());
+    ASSERT_TRUE(sum.has_value() && gather.has_value());
+    ASSERT_TRUE(rank.control.barrier({.by = soon()}).has_value());
+    if (rank.control.rank() == 0) {
+      ASSERT_TRUE((*gather)->start(0, 10).has_value());
+      ASSERT_TRUE((*sum)->start(0).has_value());
+      const TimePoint begin = steady_now();
+      const Result<void> outcome = (*sum)->finish(short_deadline());
+      EXPECT_LT(steady_now() - begin, std::chrono::seconds(8)) << "one abort waited for the other";
+      ASSERT_FALSE(outcome.has_value());
+      EXPECT_EQ(outcome.error().code, ErrorCode::kTimeout) << to_string(outcome.error());
+      EXPECT_EQ((*gather)->finish(soon()).error().message, outcome.error().message);
+    } else {
+      // It waits for the other queue.
+      Result<void> outcome = (*gather)->start(0, 10);
+      if (outcome.has_value()) outcome = (*gather)->finish(Deadline::never());
+      EXPECT_FALSE(outcome.has_value());
+    }
+    expect_aborted(failed, looked);
   });
 }
 

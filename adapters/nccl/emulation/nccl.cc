@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ std::atomic<int> faulty{-1};  // a Fault
 std::atomic<int> faulty_rank{0};
 std::atomic<int> open_count{0};
 std::atomic<int> group_count{0};
+std::atomic<int> aborts{0};  // that have begun under Fault::kAbort
 
 // What a stream carries out.
 struct Batch {
@@ -210,7 +212,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
     known = clique;
   }
   if (clique->size() != ranks) return ncclInvalidArgument;
-  clique->enter();
+  if (!is_faulty(Fault::kNoAnswer, rank)) clique->enter();
   *comm = new ncclComm{State(std::move(clique), rank)};
   ++open_count;
   return ncclInProgress;
@@ -233,7 +235,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->state.clique->abort(comm->state.rank);
+  const int rank = comm->state.rank;
+  comm->state.clique->abort(rank);
+  if (is_faulty(Fault::kAbort, rank)) ++aborts;
+  while (is_faulty(Fault::kAbort, rank) && aborts < 2) std::this_thread::yield();
   delete comm;
   --open_count;
   return ncclSuccess;
@@ -331,6 +336,7 @@ ncclResult_t ncclRecv(void* to, std::size_t count, ncclDataType_t type, int peer
 namespace tally::nccl::emulation {
 
 ScopedFault::ScopedFault(Fault fault, int rank) {
+  aborts = 0;
   faulty_rank = rank;
   faulty = static_cast<int>(fault);
 }
