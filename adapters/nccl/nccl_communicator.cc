@@ -1,9 +1,12 @@
 #include "adapters/nccl/nccl_communicator.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "adapters/cuda/cuda_device.h"
 #include "adapters/nccl/nccl_operation.h"
+#include "base/clock.h"
 #include "base/errors.h"
 #include "collective/handle.h"
 #include "collective/request.h"
@@ -14,6 +17,8 @@ namespace {
 
 using collective::is_point;
 using cuda::CurrentGpu;
+
+constexpr auto kCopyPollInterval = std::chrono::microseconds(50);
 
 // The other codes refuse one request, and leave the communicator as it was.
 bool ends_communicator(const Error& error) {
@@ -74,13 +79,22 @@ Result<void> NcclCommunicator::follow_work(cudaStream_t stream) {
   return check(cudaStreamWaitEvent(stream, issued_, 0), "waiting for earlier work");
 }
 
+// Tells the other ranks of a failure of this rank before an operation, in which they would wait.
+Result<void> NcclCommunicator::told(Result<void> outcome) {
+  if (outcome.has_value() || outcome.error().code == ErrorCode::kInvalid) return outcome;
+  outcome = collective::with_own_rank(outcome.error(), rank());
+  note(outcome);
+  abort(outcome.error());
+  return outcome;
+}
+
 Result<void> NcclCommunicator::run(const Request& request) {
   TALLY_TRY(admit(request));
   if (is_point(request)) {
     TALLY_TRY(Handle handle, start_message(request));
     return handle.wait();
   }
-  TALLY_TRY(follow_work(group_->stream()));
+  TALLY_TRY(told(follow_work(group_->stream())));
   Result<void> outcome = group_->watched().run(request);
   note(outcome);
   return outcome;
@@ -93,26 +107,55 @@ Handle NcclCommunicator::start(const Request& request) {
     Result<Handle> started = start_message(request);
     return started.has_value() ? *started : ended_handle(started.error());
   }
-  if (Result<void> followed = follow_work(group_->stream()); !followed.has_value())
+  if (Result<void> followed = told(follow_work(group_->stream())); !followed.has_value())
     return ended_handle(std::move(followed));
   Handle handle = group_->watched().start(request);
   handle.then([this](const Result<void>& outcome) { note(outcome); });
   return handle;
 }
 
-Result<void> NcclCommunicator::copy(void* to, const void* from, std::size_t bytes,
-                                    cudaMemcpyKind kind) {
-  if (bytes == 0) return {};
+Result<void> NcclCommunicator::follow_work_by_copies() {
+  const MutexLock lock(copies_mutex_);
+  return follow_work(copies_);
+}
+
+// False: earlier work of the GPU is not done.
+Result<bool> NcclCommunicator::try_copy(void* to, const void* from, std::size_t bytes,
+                                        cudaMemcpyKind kind) {
+  const MutexLock lock(copies_mutex_);
   const CurrentGpu current(device_);
+  const cudaError_t before = cudaStreamQuery(copies_);
+  if (before == cudaErrorNotReady) {
+    (void)cudaGetLastError();
+    return false;
+  }
+  TALLY_TRY(check(before, "waiting for the work before a message"));
   TALLY_TRY(check(cudaMemcpyAsync(to, from, bytes, kind, copies_), "copying a message"));
-  return check(cudaStreamSynchronize(copies_), "copying a message");
+  TALLY_TRY(check(cudaStreamSynchronize(copies_), "copying a message"));
+  return true;
+}
+
+// A copy that has begun uses its memory until it is done. It begins when nothing can delay it.
+Result<void> NcclCommunicator::copy(void* to, const void* from, std::size_t bytes,
+                                    cudaMemcpyKind kind, Deadline by) {
+  if (bytes == 0) return {};
+  for (;;) {
+    TALLY_TRY(const bool is_copied, try_copy(to, from, bytes, kind));
+    if (is_copied) return {};
+    if (by.passed(steady_now()))
+      return make_error(ErrorCode::kTimeout,
+                        "deadline passed before a message: GPU {} has not done its earlier work",
+                        device_);
+    std::this_thread::sleep_for(kCopyPollInterval);
+  }
 }
 
 // A send copies its data before it returns. A received message is copied to the GPU by the thread
 // that completes the receive.
 Result<Handle> NcclCommunicator::start_message(const Request& request) {
-  TALLY_TRY(check_memory(request, *group_));
-  TALLY_TRY(follow_work(copies_));
+  TALLY_TRY(told(check_memory(request, *group_)));
+  TALLY_TRY(told(follow_work_by_copies()));
+  const Deadline by = request.by.value_or(Deadline::never());
   const std::size_t bytes = request.count * size_of(request.type);
   // Shared with the callback of the operation, which ends last.
   const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
@@ -120,13 +163,14 @@ Result<Handle> NcclCommunicator::start_message(const Request& request) {
   Request message = request;
   message.input = memory->data();
   message.output = memory->data();
-  if (sends) TALLY_TRY(copy(memory->data(), request.input, bytes, cudaMemcpyDeviceToHost));
+  if (sends)
+    TALLY_TRY(told(copy(memory->data(), request.input, bytes, cudaMemcpyDeviceToHost, by)));
   const auto state = std::make_shared<Handle::State>();
   group_->host().start(message).then(
-      [this, memory, state, sends, to = request.output](const Result<void>& arrived) {
+      [this, memory, state, sends, by, to = request.output](const Result<void>& arrived) {
         Result<void> outcome = arrived;
         if (outcome.has_value() && !sends)
-          outcome = copy(to, memory->data(), memory->size(), cudaMemcpyHostToDevice);
+          outcome = copy(to, memory->data(), memory->size(), cudaMemcpyHostToDevice, by);
         note(outcome);
         state->complete(std::move(outcome));
       });

@@ -65,9 +65,13 @@ class NcclCommunicator final : public Communicator {
   Result<void> admit(const Request& request);
   void note(const Result<void>& outcome);
   Result<void> follow_work(cudaStream_t stream);
+  Result<void> told(Result<void> outcome);
   // Messages.
   Result<Handle> start_message(const Request& request);
-  Result<void> copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+  Result<void> follow_work_by_copies();
+  Result<bool> try_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+  Result<void> copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                    Deadline by);
 
   const int device_;  // messages may still arrive while the group ends
   std::unique_ptr<NcclGroup> group_;
@@ -75,6 +79,7 @@ class NcclCommunicator final : public Communicator {
   cudaEvent_t issued_ = nullptr;
   cudaEvent_t done_ = nullptr;
   cudaStream_t copies_ = nullptr;  // of messages
+  Mutex copies_mutex_;             // one call gives copies_ work at a time
   Mutex mutex_;
   std::optional<Error> failure_ TALLY_GUARDED_BY(mutex_);  // the first, of all kinds of operations
 };

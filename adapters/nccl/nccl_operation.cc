@@ -32,8 +32,10 @@ Result<void> check_pointer(const Request& request, const void* data, std::string
     return invalid("{}: memory of the GPU must be aligned to its elements, and the {} is not",
                    operation, which);
   cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess ||
-      attributes.type == cudaMemoryTypeUnregistered) {
+  const cudaError_t status = cudaPointerGetAttributes(&attributes, data);
+  if (status != cudaSuccess && status != cudaErrorInvalidValue)
+    return cuda_error(status, "looking at the memory of an operation");
+  if (status != cudaSuccess || attributes.type == cudaMemoryTypeUnregistered) {
     (void)cudaGetLastError();
     return invalid(
         "{}: the {} is in ordinary memory, and NCCL needs memory of GPU {}: copy it "

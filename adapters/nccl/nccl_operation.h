@@ -15,7 +15,8 @@ ncclDataType_t type_of(DataType type);
 ncclRedOp_t op_of(ReduceOp op);
 
 // Whether NCCL can carry out the collective on this rank of a group of this GPU: its memory must be
-// that of the GPU, or pinned, and aligned to elements. kInvalid names the wrong argument.
+// that of the GPU, or pinned, and aligned to elements. kInvalid names the wrong argument; kSystem
+// if the GPU has failed.
 Result<void> check_memory(const Request& request, const NcclGroup& group);
 
 // A collective by NCCL, over memory of the GPU: one call of NCCL, or a group of sends and receives.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <latch>
 #include <optional>
 #include <string>
@@ -343,6 +344,57 @@ TEST_F(NcclFaults, CloseEndsAnOperationThatHangs) {
     (*world)->close();
     EXPECT_EQ(sum.wait().error().code, ErrorCode::kClosed);
     closed.arrive_and_wait();
+  });
+}
+
+// Without a word from rank 1, which enters no operation, the others would wait for it.
+TEST_F(NcclFaults, AFailedGpuBeforeAnOperationIsALostRankForTheOthers) {
+  for (const bool in_check : {false, true}) {
+    on_ranks(3, [in_check](const TestRank& rank) {
+      auto world = NcclCommunicator::make(rank.control, rank.gpu, soon());
+      ASSERT_TRUE(world.has_value()) << to_string(world.error());
+      const auto memory = (*world)->allocate(kCount * sizeof(float));
+      ASSERT_TRUE(memory.has_value());
+      std::optional<cuda::emulation::FailedGpu> gpu;
+      if (rank.control.rank() == 1) gpu.emplace(in_check ? 2 : 0);
+      const Result<void> outcome =
+          (*world)->allreduce(memory->as<float>(), ReduceOp::kSum, {.by = Deadline::never()});
+      gpu.reset();
+      ASSERT_FALSE(outcome.has_value());
+      expect_failure_of_rank_1(outcome.error(), rank.control.rank(), "the GPU failed while ");
+    });
+  }
+}
+
+TEST_F(NcclFaults, AMessageEndsAtItsDeadlineIfTheGpuHangsBeforeIt) {
+  on_ranks(2, [](const TestRank& rank) {
+    auto world = NcclCommunicator::make(rank.control, rank.gpu, soon());
+    ASSERT_TRUE(world.has_value()) << to_string(world.error());
+    const auto memory = (*world)->allocate(kCount * sizeof(float));
+    ASSERT_TRUE(memory.has_value());
+    cudaStream_t stream = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    std::promise<void> release;
+    std::future<void> released = release.get_future();
+    const auto hang = [](void* data) {
+      (void)static_cast<std::future<void>*>(data)->wait_for(std::chrono::seconds(20));
+    };
+    if (rank.control.rank() == 0) {
+      ASSERT_EQ(cudaLaunchHostFunc(stream, hang, &released), cudaSuccess);
+      (*world)->follow(stream);
+      const auto sent = (*world)->send(std::span<const float>(memory->as<float>()), 1, 0,
+                                       {.by = short_deadline()});
+      ASSERT_FALSE(sent.has_value());
+      EXPECT_EQ(sent.error().code, ErrorCode::kTimeout) << to_string(sent.error());
+      EXPECT_THAT(sent.error().message, HasSubstr("GPU 0 has not done its earlier work"));
+      release.set_value();
+    } else {
+      const auto received = (*world)->receive(memory->as<float>(), 0, 0, {.by = Deadline::never()});
+      ASSERT_FALSE(received.has_value());
+      EXPECT_EQ(received.error().code, ErrorCode::kTimeout) << to_string(received.error());
+    }
+    EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
   });
 }
 
