@@ -64,6 +64,7 @@ class TestDevice : public Device {
 struct OnDevices {
   std::function<std::unique_ptr<Device>()> device = host_device;
   MakeDeviceSum make_sum = host_sum_maker();
+  MakeDeviceGather make_gather = host_gather_maker();
   bool shards_state = false;
 };
 
@@ -76,6 +77,7 @@ inline Result<std::unique_ptr<DeviceExchange>> try_device_exchange(
                               {.update = options,
                                .device = on.device(),
                                .make_sum = on.make_sum,
+                               .make_gather = on.make_gather,
                                .shards_state = on.shards_state,
                                .initial = initial},
                               soon());
