@@ -103,9 +103,9 @@ void DeviceExchange::fail(const Error& error) {
   failure_ = error;
   if (replicas_->size() == 1) return;
   Error told = error;
+  const Rank own = replicas_->rank();
   const bool is_own = error.code == ErrorCode::kSystem || error.code == ErrorCode::kExhausted;
-  if (is_own && told.peer == kNoRank) {
-    const Rank own = replicas_->rank();
+  if (is_own && (error.peer == kNoRank || error.peer == own)) {
     told = make_error(ErrorCode::kPeerLost, own, "rank {}: {}", own, error.message);
   }
   if (sum_) sum_->abort(told);

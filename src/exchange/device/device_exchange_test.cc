@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <latch>
+#include <limits>
 #include <mutex>
+#include <utility>
 
 #include "base/errors.h"
 #include "exchange/device/device_exchange_test_support.h"
@@ -149,26 +151,38 @@ TEST(DeviceExchange, AnErrorInAStepLeavesThePresentVersionWhole) {
   }
 }
 
-// Ordinary memory as a GPU that fails, for good, after a number of gathered buckets.
+// Ordinary memory as a GPU that fails, for good, after a number of gathered buckets or of reads.
+struct Limits {
+  int gathers = std::numeric_limits<int>::max();
+  int reads = std::numeric_limits<int>::max();
+};
 class FailingDevice final : public TestDevice {
  public:
-  explicit FailingDevice(int gathers) : gathers_(gathers) {}
+  explicit FailingDevice(Limits left) : left_(left) {}
+  Result<void> read(std::span<std::byte> to, const std::byte* from) override {
+    if (left_.reads-- <= 0) return make_error(ErrorCode::kSystem, kNoRank, "Xid 79");
+    return TestDevice::read(to, from);
+  }
   Result<void> gather(const DeviceBucket& bucket, const GradientChange& change) override {
-    if (gathers_-- <= 0) return make_error(ErrorCode::kSystem, kNoRank, "Xid 79");
+    if (left_.gathers-- <= 0) return make_error(ErrorCode::kSystem, kNoRank, "Xid 79");
     return TestDevice::gather(bucket, change);
   }
 
  private:
-  int gathers_;
+  Limits left_;
 };
 
-// The GPU of rank 1 fails in step 2. Its own error names nobody; to the others it is a lost rank.
+// The GPU of rank 1 fails when it gathers, or in finish() of the sums. Its own error names nobody;
+// to the others it is a lost rank.
 TEST(DeviceExchange, AFailedDeviceIsALostRankForTheOthers) {
-  for (const char* const codec : {"none", "int8"}) {
+  for (const auto& [codec, limits] : {std::pair("none", Limits{.gathers = 3}),
+                                      {"int8", Limits{.gathers = 3}},
+                                      {"none", Limits{.reads = 3}},
+                                      {"int8", Limits{.reads = 3}}}) {
     const auto options = encoded_model(codec, adam({.rate = 0.01}));
-    run_ranks(Network::kInProcess, 3, [&](Job& job) {
+    run_ranks(Network::kInProcess, 3, [&, left = limits](Job& job) {
       OnDevices on;
-      if (job.rank() == 1) on.device = [] { return std::make_unique<FailingDevice>(3); };
+      if (job.rank() == 1) on.device = [left] { return std::make_unique<FailingDevice>(left); };
       const auto exchange = make_device_exchange(job, options, on);
       const auto outcome = take_device_steps(job.rank(), *exchange, options, {}, 0, 100);
       ASSERT_FALSE(outcome.has_value());
