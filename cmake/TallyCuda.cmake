@@ -5,13 +5,13 @@
 #
 # CUDA code is compiled for the GPU architectures of TALLY_CUDA_ARCHITECTURES, as
 # CMAKE_CUDA_ARCHITECTURES names them; GPUs that are newer than the last one compile its PTX when a
-# program starts.
+# program starts. CMake's variable and its environment variable CUDAARCHS replace the list.
 # The CUDA runtime is linked statically and loads the driver at run time, so that programs also
 # start on machines without a driver.
 
 set(TALLY_CUDA AUTO CACHE STRING "Build what needs CUDA: AUTO (where nvcc is found), ON or OFF")
 set(TALLY_CUDA_ARCHITECTURES "80-real;90" CACHE STRING
-  "GPU architectures to compile CUDA code for, unless CMAKE_CUDA_ARCHITECTURES is set")
+  "GPU architectures to compile CUDA code for, unless CMAKE_CUDA_ARCHITECTURES or CUDAARCHS is set")
 set(TALLY_GPU_TESTS AUTO CACHE STRING
   "Let ctest run the tests with label gpu: AUTO (where there is a GPU), ON or OFF")
 set(TALLY_HAS_CUDA FALSE)
@@ -72,7 +72,7 @@ endif()
 if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
   set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
 endif()
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   set(CMAKE_CUDA_ARCHITECTURES ${TALLY_CUDA_ARCHITECTURES})
 endif()
 

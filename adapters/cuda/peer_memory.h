@@ -22,15 +22,15 @@ class MemoryExport {
 };
 
 // One block of memory of every rank, as this process addresses them. The destructor waits until the
-// device has done its work, which may still read them. It does not wait for other ranks: they end at
-// their own time, and some may be lost.
+// device has done its work, which may still read them. It does not wait for other ranks: they end
+// at their own time, and some may be lost.
 class PeerMemory final {
  public:
-  // A block of a rank. `owner` keeps this rank's address of it. CUDA does not define what becomes of
-  // memory that is freed while other processes have it open. Tally relies on the driver for Linux,
-  // which keeps it until the last of them has closed it (tests/process/nccl reads such memory):
-  // the last update of a rank may read a total that its owner has given up. No rank writes to such
-  // memory, because all have left finish() by then.
+  // A block of a rank. `owner` keeps this rank's address of it. CUDA does not define what becomes
+  // of memory that is freed while other processes have it open. Tally relies on the driver for
+  // Linux, which keeps it until the last of them has closed it (tests/process/nccl reads such
+  // memory): the last update of a rank may read a total that its owner has given up. No rank writes
+  // to such memory, because all have left finish() by then.
   struct Block {
     std::byte* data = nullptr;
     std::shared_ptr<const void> owner;

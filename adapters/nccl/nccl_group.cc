@@ -162,7 +162,7 @@ Result<std::unique_ptr<NcclGroup>> NcclGroup::make(Communicator& control, int de
 
 Result<void> NcclGroup::create_stream() {
   const CurrentGpu current(device_);
-  // NCCL's kernels get processors of the GPU before those of the framework do.
+  // NCCL's kernels get multiprocessors of the GPU before those of the framework do.
   int least = 0;
   int greatest = 0;
   TALLY_TRY(check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities"));

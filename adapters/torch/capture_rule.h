@@ -13,8 +13,9 @@ struct BatchTensors {
   at::Tensor y;
 };
 
-// Decides which steps of a trainer run as a CUDA graph. A graph repeats one step: it fits steps with
-// the same number of samples whose batches lie in the same tensors. Knows no CUDA. Threads: one.
+// Decides which steps of a trainer run as a CUDA graph. A graph repeats one step: it fits steps
+// with the same number of samples whose batches lie in the same tensors. Knows no CUDA. Threads:
+// one.
 class CaptureRule final {
  public:
   enum class Way { kPlain, kCapture, kReplay };

@@ -7,8 +7,8 @@
 
 namespace tally::adapter {
 
-// Waits until the GPU has reached the event, which this thread polls. Failure kTimeout, with what to
-// do, if that takes longer than any step should.
+// Waits until the GPU has reached the event, which this thread polls. Failure kTimeout, with what
+// to do, if that takes longer than any step should.
 void wait_for(const c10::Event& event);
 
 // The same for any question; the GPU has the time `limit`.

@@ -92,8 +92,8 @@ class Trainer::Impl {
   std::unique_ptr<adapter::BoundExchange> bound_;
   Pending pending_;
   adapter::LossReader losses_;  // of pending_
-  // With graph_; shared with the shards. After a failed capture steps still run on the stream of the
-  // graph, for which the hooks are.
+  // With graph_; shared with the shards. After a failed capture steps still run on the stream of
+  // the graph, for which the hooks are.
   std::shared_ptr<adapter::CaptureRule> capture_rule_;
   at::Tensor captured_loss_;
   train::LossScaler scaler_;              // if options_.loss_scale
