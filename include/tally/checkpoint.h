@@ -28,11 +28,20 @@ struct TensorInfo {
   bool operator==(const TensorInfo&) const = default;
 };
 
+// Bytes that a device still copies to their memory, which this object keeps.
+class PendingBytes {
+ public:
+  virtual ~PendingBytes() = default;
+  // Waits until they are complete. Threads: any.
+  virtual Result<void> wait(Deadline by) const = 0;
+};
+
 // A contiguous range of one tensor's elements in row-major order. Borrows the bytes.
 struct Piece {
   std::size_t tensor = 0;   // index in Content::tensors or Content::state_tensors
   std::uint64_t first = 0;  // element
   std::span<const std::byte> bytes;
+  bool is_pending = false;  // the bytes are those of Content::pending
 };
 
 // The part of a checkpoint that one rank saves. `step`, `tensors` and `state_tensors` are equal on
@@ -46,6 +55,9 @@ struct Content {
   std::vector<Piece> optimizer;
   std::string state;  // rank 0 only: one JSON object (position, schedule, plan, seed, counters)
   std::string rank_state;  // of this rank (random number generators), any bytes
+  // Null if no piece is pending. The bytes of pending pieces are valid after its wait(), and as
+  // long as it exists.
+  std::shared_ptr<const PendingBytes> pending = nullptr;
 };
 
 struct WriterOptions {
@@ -75,11 +87,12 @@ class Writer {
   virtual ~Writer() = default;
 
   // Collective. Waits for the previous save, copies this rank's pieces and returns; the caller may
-  // then change them. wait() returns the outcome, which is the same on all ranks: kInvalid (pieces
-  // leave a gap, overlap or do not fit their tensor), kMismatch (step or tensors differ between
-  // ranks), kSystem (for example a full disk; names rank and file), or an error of the
-  // communicator. After an error of the communicator all later saves fail with it; after any other
-  // error the next save works normally.
+  // then change them. Pending pieces are not copied: the writing thread waits for them. wait()
+  // returns the outcome, which is the same on all ranks: kInvalid (pieces leave a gap, overlap or
+  // do not fit their tensor), kMismatch (step or tensors differ between ranks), kSystem (for
+  // example a full disk; names rank and file), or an error of the communicator. After an error of
+  // the communicator all later saves fail with it; after any other error the next save works
+  // normally.
   // save() itself returns the error of the previous save if wait() has not returned it yet; the new
   // save starts nevertheless. It returns kTimeout, without starting a save, if the previous save
   // still runs after twice the timeout.

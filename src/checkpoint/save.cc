@@ -161,6 +161,7 @@ class Saving final {
   }
 
   Result<void> write_files(Written* written) {
+    if (content_.pending) TALLY_TRY(content_.pending->wait(by_));
     TALLY_TRY(write_model(written));
     const std::string name = optimizer_file(group_.rank(), group_.size());
     TALLY_TRY(const FileRecord file, write_optimizer(part_ / name, content_));

@@ -1,7 +1,8 @@
 // The writer copies on the caller's thread and saves on its own:
 //
 //   save():  wait until not busy_; copy the content to copy_; set busy_
-//   thread:  while busy_: save_together() from copy_; store outcome_; clear busy_
+//   thread:  while busy_: save_together() from copy_; store outcome_; give pending pieces up; clear
+//            busy_
 //   wait():  wait until not busy_; return outcome_
 //
 // busy_ says which thread owns copy_. untold_ is true while outcome_ is an error that no call
@@ -27,18 +28,20 @@
 namespace tally::checkpoint {
 namespace {
 
-// Copies a rank's content to `to`, whose pieces then borrow `memory`. Empty pieces are left out.
+// Copies a rank's content to `to`, whose pieces then borrow `memory`, except for pending ones.
+// Empty pieces are left out.
 void copy_content(const Content& from, Content& to, std::vector<std::byte>& memory) {
   to = from;
   std::size_t bytes = 0;
   for (auto* const pieces : {&to.model, &to.optimizer}) {
     std::erase_if(*pieces, [](const Piece& piece) { return piece.bytes.empty(); });
-    for (const Piece& piece : *pieces) bytes += piece.bytes.size();
+    for (const Piece& piece : *pieces) bytes += piece.is_pending ? 0 : piece.bytes.size();
   }
   if (memory.size() < bytes) memory.resize(bytes);
   std::byte* at = memory.data();
   for (auto* const pieces : {&to.model, &to.optimizer}) {
     for (Piece& piece : *pieces) {
+      if (piece.is_pending) continue;
       std::memcpy(at, piece.bytes.data(), piece.bytes.size());
       piece.bytes = {at, piece.bytes.size()};
       at += piece.bytes.size();
@@ -126,6 +129,7 @@ class BackgroundWriter final : public Writer {
       if (!told) return;
       // After a failure of the communicator all later saves return the same error.
       if (group_works) outcome = save_together(*group_, options_, copy_, &group_works);
+      copy_.pending.reset();
       mutex_.lock();
       outcome_ = outcome;
       untold_ = !outcome.has_value();

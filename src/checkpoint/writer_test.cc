@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <fstream>
+#include <latch>
 #include <mutex>
 
+#include "base/errors.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/test_content.h"
 #include "collective/test_jobs.h"
@@ -68,6 +71,75 @@ TEST_P(Saving, GivesBackEveryByteAndKeepsTheNewest) {
   expect_content(path_of(folder, 20), 20, ranks);
   expect_content(path_of(folder, 30), 30, ranks);
   EXPECT_EQ(*find_latest(folder), path_of(folder, 30));
+}
+
+// The bytes of pieces that come only after save() has returned.
+class LateBytes final : public PendingBytes {
+ public:
+  explicit LateBytes(OwnedContent owned) : owned_(std::move(owned)) {
+    for (auto& bytes : owned_.memory) {
+      complete_.push_back(bytes);
+      std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
+    }
+  }
+  // The content that refers to the bytes.
+  static Content content_of(const std::shared_ptr<LateBytes>& late) {
+    Content content = late->owned_.content;
+    for (auto* const pieces : {&content.model, &content.optimizer})
+      for (Piece& piece : *pieces) piece.is_pending = true;
+    content.pending = late;
+    return content;
+  }
+  void arrive(Result<void> outcome = {}) {
+    for (std::size_t i = 0; i < complete_.size(); ++i)
+      std::copy(complete_[i].begin(), complete_[i].end(), owned_.memory[i].begin());
+    outcome_ = std::move(outcome);
+    arrived_.count_down();
+  }
+  Result<void> wait(Deadline /*by*/) const override {
+    arrived_.wait();
+    return outcome_;
+  }
+
+ private:
+  OwnedContent owned_;
+  std::vector<std::vector<std::byte>> complete_;
+  Result<void> outcome_;
+  mutable std::latch arrived_{1};
+};
+
+TEST_P(Saving, PendingPiecesAreWrittenWhenTheirBytesHaveCome) {
+  const int ranks = GetParam();
+  run_ranks(Network::kInProcess, ranks, [&](Job& job) {
+    auto writer = Writer::make(job.world(), {.folder = folder_.path()});
+    ASSERT_TRUE(writer.has_value()) << to_string(writer.error());
+    auto late = std::make_shared<LateBytes>(test_content(job.rank(), ranks, 5));
+    ASSERT_TRUE((*writer)->save(LateBytes::content_of(late)).has_value());
+    late->arrive();
+    const auto outcome = (*writer)->wait(soon());
+    EXPECT_TRUE(outcome.has_value()) << to_string(outcome.error());
+    EXPECT_EQ(late.use_count(), 1);  // the writer has given them up
+  });
+  expect_content(path_of(folder_.path(), 5), 5, ranks);
+}
+
+TEST_P(Saving, PendingPiecesThatDoNotComeFailTheSaveOfAllRanks) {
+  const int ranks = GetParam();
+  run_ranks(Network::kInProcess, ranks, [&](Job& job) {
+    auto writer = Writer::make(job.world(), {.folder = folder_.path()});
+    ASSERT_TRUE(writer.has_value()) << to_string(writer.error());
+    auto late = std::make_shared<LateBytes>(test_content(job.rank(), ranks, 5));
+    ASSERT_TRUE((*writer)->save(LateBytes::content_of(late)).has_value());
+    const bool fails = job.rank() == ranks - 1;
+    late->arrive(fails ? Result<void>(system_failure("Xid 79")) : Result<void>());
+    const auto outcome = (*writer)->wait(soon());
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
+    EXPECT_THAT(outcome.error().message, testing::HasSubstr("Xid 79"));
+    EXPECT_TRUE((*writer)->save(test_content(job.rank(), ranks, 6).content).has_value());
+    EXPECT_TRUE((*writer)->wait(soon()).has_value());
+  });
+  EXPECT_EQ(list_steps(folder_.path()), WriterSteps{6});
 }
 
 // A restart of the job before its first save must not find the checkpoints of an abandoned run.
