@@ -72,6 +72,40 @@ Error cannot_open(const std::string& name, cudaError_t status) {
                         cudaGetErrorName(status), cudaGetErrorString(status));
 }
 
+Error failure_of(std::string_view gpu, std::string_view doing, std::string_view why) {
+  return system_failure(
+      "{}, failed while {} ({}): restart this worker; if that does not help, the kernel log "
+      "(dmesg) may name a fault of the GPU after \"Xid\"",
+      gpu, doing, why);
+}
+
+std::string text_of(cudaError_t status) {
+  return fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status));
+}
+
+std::string timeout_text(Duration waited) {
+  return fmt::format("{}: its work was not done after {}", cudaGetErrorName(cudaErrorNotReady),
+                     format_duration(waited));
+}
+
+// Polls the event: CUDA's own waits have no limit. cudaErrorNotReady if it is not reached by the
+// deadline.
+cudaError_t poll(cudaEvent_t event, Deadline by) {
+  const TimePoint begin = steady_now();
+  for (;;) {
+    const cudaError_t outcome = cudaEventQuery(event);
+    if (outcome != cudaErrorNotReady) return outcome;
+    // "Not ready" stays as the last error otherwise, and the next launch would seem to have failed.
+    (void)cudaGetLastError();
+    const TimePoint now = steady_now();
+    if (by.passed(now)) return outcome;
+    if (now - begin < kSpinTime)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
 // As nvidia-smi -L prints it.
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
@@ -168,6 +202,8 @@ CudaDevice::~CudaDevice() {
   for (const cudaEvent_t event : ring_.read)
     if (event != nullptr) (void)cudaEventDestroy(event);
   if (event_ != nullptr) (void)cudaEventDestroy(event_);
+  // Copies that are under way go on.
+  if (read_stream_ != nullptr) (void)cudaStreamDestroy(read_stream_);
   if (ring_.memory != nullptr) (void)cudaFreeHost(ring_.memory);
   (void)cudaGetLastError();
 }
@@ -186,35 +222,20 @@ Result<void> CudaDevice::check(cudaError_t status, std::string_view doing) {
                       "{}: its memory is full ({}); use a smaller model or batch, or end other "
                       "programs that use it",
                       name_, doing);
-  return fail(doing, fmt::format("{}: {}", cudaGetErrorName(status), cudaGetErrorString(status)));
+  return fail(doing, text_of(status));
 }
 
 Error CudaDevice::fail(std::string_view doing, std::string_view why) {
-  failed_ = system_failure(
-      "{}, failed while {} ({}): restart this worker; if that does not help, the kernel log "
-      "(dmesg) may name a fault of the GPU after \"Xid\"",
-      name_, doing, why);
+  failed_ = failure_of(name_, doing, why);
   *has_failed_ = true;
   return *failed_;
 }
 
-// Polls the event: CUDA's own waits have no limit.
 Result<void> CudaDevice::await(cudaEvent_t event, Deadline by, std::string_view doing) {
   const TimePoint begin = steady_now();
-  for (;;) {
-    const cudaError_t outcome = cudaEventQuery(event);
-    if (outcome != cudaErrorNotReady) return check(outcome, doing);
-    // "Not ready" stays as the last error otherwise, and the next launch would seem to have failed.
-    (void)cudaGetLastError();
-    const TimePoint now = steady_now();
-    if (by.passed(now))
-      return fail(doing, fmt::format("{}: its work was not done after {}",
-                                     cudaGetErrorName(outcome), format_duration(now - begin)));
-    if (now - begin < kSpinTime)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(kPollInterval);
-  }
+  const cudaError_t outcome = poll(event, by);
+  if (outcome == cudaErrorNotReady) return fail(doing, timeout_text(steady_now() - begin));
+  return check(outcome, doing);
 }
 
 Result<void> CudaDevice::finish_work(Deadline by, std::string_view doing) {
@@ -324,6 +345,82 @@ Result<void> CudaDevice::read_all(std::span<const Read> reads) {
       TALLY_TRY(check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, stream_),
                       kDoing));
   return finish_work(Deadline::after(limit_), kDoing);
+}
+
+// Used by the thread that writes a checkpoint, which must not call the device.
+class CudaDevice::PendingReads final : public checkpoint::PendingBytes {
+ public:
+  PendingReads(const CudaDevice& device, std::shared_ptr<const void> owner)
+      : index_(device.index_),
+        limit_(device.limit_),
+        name_(device.name_),
+        has_failed_(device.has_failed_),
+        owner_(std::move(owner)) {}
+  // The memory may be given back only when the GPU no longer writes to it.
+  ~PendingReads() override {
+    const CurrentGpu current(index_);
+    if (done_ == nullptr || !wait(Deadline::after(limit_))) return;
+    (void)cudaEventDestroy(done_);
+  }
+  PendingReads(const PendingReads&) = delete;
+  PendingReads& operator=(const PendingReads&) = delete;
+
+  Result<void> wait(Deadline by) const override {
+    constexpr std::string_view kDoing = "copying a checkpoint from its memory";
+    const CurrentGpu current(index_);
+    const TimePoint begin = steady_now();
+    const cudaError_t outcome = poll(done_, by);
+    if (outcome == cudaSuccess) return {};
+    (void)cudaGetLastError();
+    *has_failed_ = true;
+    return failure_of(
+        name_, kDoing,
+        outcome == cudaErrorNotReady ? timeout_text(steady_now() - begin) : text_of(outcome));
+  }
+
+  // Ends the copies that the stream has been given.
+  cudaError_t record(cudaStream_t stream) {
+    const cudaError_t made = cudaEventCreateWithFlags(&done_, cudaEventDisableTiming);
+    return made == cudaSuccess ? cudaEventRecord(done_, stream) : made;
+  }
+  cudaEvent_t done() const { return done_; }
+
+ private:
+  const int index_;
+  const Duration limit_;
+  const std::string name_;
+  const std::shared_ptr<std::atomic<bool>> has_failed_;
+  const std::shared_ptr<const void> owner_;
+  cudaEvent_t done_ = nullptr;
+};
+
+Result<std::shared_ptr<const checkpoint::PendingBytes>> CudaDevice::begin_reads(
+    std::span<const Read> reads, std::shared_ptr<const void> owner) {
+  constexpr std::string_view kDoing = "beginning to copy a checkpoint from its memory";
+  TALLY_TRY(status());
+  const CurrentGpu current(index_);
+  if (read_stream_ == nullptr)
+    TALLY_TRY(check(cudaStreamCreateWithFlags(&read_stream_, cudaStreamNonBlocking), kDoing));
+  const auto pending = std::make_shared<PendingReads>(*this, std::move(owner));
+  TALLY_TRY(check(cudaEventRecord(event_, stream_), kDoing));
+  TALLY_TRY(check(cudaStreamWaitEvent(read_stream_, event_, 0), kDoing));
+  for (const auto& [to, from] : reads)
+    if (!to.empty())
+      TALLY_TRY(
+          check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, read_stream_),
+                kDoing));
+  TALLY_TRY(check(pending->record(read_stream_), kDoing));
+  reads_ = pending;
+  return std::shared_ptr<const checkpoint::PendingBytes>(pending);
+}
+
+// Reads that no longer exist have ended.
+Result<void> CudaDevice::finish_reads() {
+  const auto reads = std::exchange(reads_, {}).lock();
+  if (!reads) return {};
+  TALLY_TRY(status());
+  const CurrentGpu current(index_);
+  return check(cudaStreamWaitEvent(stream_, reads->done(), 0), "waiting for a checkpoint's copy");
 }
 
 Result<void> CudaDevice::copy(std::byte* to, const std::byte* from, std::size_t bytes) {

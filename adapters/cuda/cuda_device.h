@@ -74,6 +74,10 @@ class CudaDevice final : public exchange::Device {
   Result<void> read(std::span<std::byte> to, const std::byte* from) override;
   Result<void> copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   Result<void> read_all(std::span<const Read> reads) override;
+  // On a stream of its own, after the work so far. The result outlives the device.
+  Result<std::shared_ptr<const checkpoint::PendingBytes>> begin_reads(
+      std::span<const Read> reads, std::shared_ptr<const void> owner) override;
+  Result<void> finish_reads() override;
   // Not pinned if the host has not enough memory for that.
   exchange::DeviceMemory allocate_on_host(std::size_t bytes) override;
   Result<void> wait(Deadline by) override;
@@ -96,6 +100,7 @@ class CudaDevice final : public exchange::Device {
       const codec::PowerSgd::Options& options, bool feedback) override;
 
  private:
+  class PendingReads;
   // A ring of pinned memory. What post() has copied there lies in place until the GPU has read it.
   struct Ring {
     static constexpr std::size_t kParts = 4;
@@ -123,6 +128,8 @@ class CudaDevice final : public exchange::Device {
   std::string id_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t event_ = nullptr;
+  cudaStream_t read_stream_ = nullptr;       // of begin_reads()
+  std::weak_ptr<const PendingReads> reads_;  // the last ones, until finish_reads()
   Ring ring_;
   std::optional<Error> failed_;
   // Shared with the owners of memory.

@@ -474,17 +474,45 @@ class HangingStream final {
   std::latch opened_{1};
 };
 
+TEST(CudaDevice, BegunReadsHaveTheBytesBeforeTheWorkThatFollowsThem) {
+  const auto gpu = open_gpu();
+  ASSERT_NE(gpu, nullptr);
+  const Bytes first(std::size_t{1} << 20, std::byte{1});
+  const Bytes second(first.size(), std::byte{2});
+  const DeviceMemory memory = taken(gpu->allocate(first.size()));
+  const DeviceMemory other = taken(gpu->allocate(first.size()));
+  expect_done(gpu->write(memory.data, first));
+  expect_done(gpu->write(other.data, second));
+  DeviceMemory host = gpu->allocate_on_host(first.size());
+  const std::span<const std::byte> copy{host.data, host.bytes};
+  HangingStream hanging;
+  gpu->use_stream(hanging.stream());
+  const Device::Read reads[] = {{.to = {host.data, host.bytes}, .from = memory.data}};
+  // None of the calls waits for the stream.
+  const auto pending = taken(gpu->begin_reads(reads, std::exchange(host.owner, nullptr)));
+  ASSERT_NE(pending, nullptr);
+  expect_done(gpu->finish_reads());
+  expect_done(gpu->copy(memory.data, other.data, first.size()));
+  hanging.open();
+  expect_done(pending->wait(soon()));
+  EXPECT_TRUE(std::equal(copy.begin(), copy.end(), first.begin(), first.end()));
+  Bytes now(first.size());
+  expect_done(gpu->read(now, memory.data));
+  EXPECT_TRUE(now == second);
+  gpu->use_stream(nullptr);
+}
+
 // Each call that waits for the GPU ends after the limit, and the device and its memory without any.
 TEST(CudaDevice, AGpuThatHangsFailsForGood) {
   constexpr auto kLimit = std::chrono::milliseconds(20);
   Bytes bytes(std::size_t{2} << 20);  // more than post() holds
+  DeviceMemory pinned;
   using Call = std::function<Result<void>(CudaDevice&, std::byte*)>;
   const std::pair<const char*, Call> calls[] = {
       {"wait", [&](CudaDevice& gpu, std::byte*) { return gpu.wait(Deadline::after(kLimit)); }},
       {"read", [&](CudaDevice& gpu, std::byte* data) { return gpu.read(bytes, data); }},
       {"read all",
        [&](CudaDevice& gpu, std::byte* data) {
-         const DeviceMemory pinned = gpu.allocate_on_host(16);
          const Device::Read reads[] = {{.to = {pinned.data, 16}, .from = data},
                                        {.to = bytes, .from = data}};
          return gpu.read_all(reads);
@@ -497,6 +525,7 @@ TEST(CudaDevice, AGpuThatHangsFailsForGood) {
     auto gpu = taken(CudaDevice::open(0, kLimit));
     ASSERT_NE(gpu, nullptr);
     DeviceMemory memory = taken(gpu->allocate(bytes.size()));
+    pinned = gpu->allocate_on_host(16);
     expect_done(gpu->wait(soon()));
     HangingStream hanging;
     gpu->use_stream(hanging.stream());

@@ -174,6 +174,8 @@ class CheckpointState {
   // This rank's part of the values and optimizer state, in memory that is valid until the next
   // call.
   virtual Result<std::vector<SliceState>> states() = 0;
+  // The bytes of states(), if a device still copies them; null: they are complete.
+  virtual std::shared_ptr<const checkpoint::PendingBytes> pending() const { return nullptr; }
   // The codec state: the tensors of all ranks, and this rank's part of them, as states().
   virtual std::vector<CodecTensor> codec_tensors() const = 0;
   virtual Result<std::vector<CodecState>> codec_states() = 0;

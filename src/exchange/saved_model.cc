@@ -53,25 +53,30 @@ Result<void> add_states(const TrainedModel& model, CheckpointState& exchange,
   std::map<std::string, std::size_t> index_of;
   for (std::size_t i = 0; i < content.state_tensors.size(); ++i)
     index_of[content.state_tensors[i].name] = i;
-  const auto add = [&](std::size_t parameter, const std::string& state, std::uint64_t first,
-                       std::span<const std::byte> bytes) {
+  content.pending = exchange.pending();
+  const bool is_pending = content.pending != nullptr;
+  const auto add = [&](std::size_t parameter, const std::string& state, checkpoint::Piece piece) {
     const auto found = index_of.find(model.parameters[parameter].name + "/" + state);
     TALLY_CHECK(found != index_of.end());
-    content.optimizer.push_back({.tensor = found->second, .first = first, .bytes = bytes});
+    piece.tensor = found->second;
+    content.optimizer.push_back(piece);
   };
   for (const SliceState& slice : slices) {
     const ParameterInfo& info = model.parameters[slice.parameter];
-    content.model.push_back(
-        {.tensor = slice.parameter, .first = slice.first, .bytes = slice.values});
+    content.model.push_back({.tensor = slice.parameter,
+                             .first = slice.first,
+                             .bytes = slice.values,
+                             .is_pending = is_pending});
     const auto names = state_names_of(info, model.optimizers[info.group]);
     for (std::size_t k = 0; k < slice.state.size(); ++k)
-      add(slice.parameter, names[k], slice.first, slice.state[k]);
+      add(slice.parameter, names[k],
+          {.first = slice.first, .bytes = slice.state[k], .is_pending = is_pending});
   }
   TALLY_TRY(const std::vector<CodecState> states, exchange.codec_states());
   for (const CodecState& state : states)
     if (state.is_saved_here)
-      add(state.parameter, tensor_name(state, exchange.sender().number), state.first,
-          std::as_bytes(state.values));
+      add(state.parameter, tensor_name(state, exchange.sender().number),
+          {.first = state.first, .bytes = std::as_bytes(state.values)});
   return {};
 }
 

@@ -164,5 +164,38 @@ TEST(NcclExchange, ARankWhoseNcclFailsIsLostAndTheOthersTrainOn) {
   }
 }
 
+// The copies of a checkpoint run beside the next steps, whose updates come after them.
+TEST(NcclExchange, ACheckpointHasTheModelOfItsStepWhileTrainingGoesOn) {
+  const auto options = encoded_model("none", *parse_optimizer("adamw:rate=0.01"));
+  run_ranks(kNetwork, 2, [&](Job& job) {
+    const Trainer trainer = make_trainer(job, options, /*shards_state=*/false);
+    ASSERT_NE(trainer.exchange, nullptr);
+    const auto steps = [&](int from, int to) {
+      const auto taken = trainer.take_steps(job.rank(), options, {}, from, to);
+      ASSERT_TRUE(taken.has_value()) << to_string(taken.error());
+    };
+    steps(0, 3);
+    exchange::CheckpointState& checkpoint = trainer.exchange->checkpoint();
+    // Two checkpoints, so that the second one finds the memory of the first still in use.
+    for (const int begin : {3, 6}) {
+      const Values expected = trainer.values(options);
+      const auto states = checkpoint.states();
+      ASSERT_TRUE(states.has_value()) << to_string(states.error());
+      const auto pending = checkpoint.pending();
+      ASSERT_NE(pending, nullptr);
+      steps(begin, begin + 3);
+      ASSERT_TRUE(pending->wait(soon()).has_value());
+      std::size_t compared = 0;
+      for (const exchange::SliceState& slice : *states) {
+        const auto* const values = reinterpret_cast<const float*>(slice.values.data());
+        for (std::size_t i = 0; i < slice.values.size() / sizeof(float); ++i, ++compared)
+          ASSERT_EQ(values[i], expected[slice.parameter][slice.first + i]);
+      }
+      EXPECT_GT(compared, 0U);
+    }
+    EXPECT_TRUE(job.world().barrier().has_value());
+  });
+}
+
 }  // namespace
 }  // namespace tally::nccl::emulation

@@ -12,6 +12,7 @@
 #include "exchange/device/device_low_rank.h"
 #include "exchange/group/slice.h"
 #include "plan/codec_spec.h"
+#include "tally/checkpoint.h"
 #include "tally/deadline.h"
 #include "tally/error.h"
 #include "tally/types.h"
@@ -120,6 +121,16 @@ class Device {
     for (const Read& each : reads) TALLY_TRY(read(each.to, each.from));
     return {};
   }
+  // The same, but may return before the bytes have come; null: they have. The result keeps `owner`,
+  // which has the arrays and their copies. Work that writes to the arrays must follow
+  // finish_reads().
+  virtual Result<std::shared_ptr<const checkpoint::PendingBytes>> begin_reads(
+      std::span<const Read> reads, std::shared_ptr<const void> /*owner*/) {
+    TALLY_TRY(read_all(reads));
+    return std::shared_ptr<const checkpoint::PendingBytes>();
+  }
+  // Work from now on comes after the reads that have begun. Does not wait itself.
+  virtual Result<void> finish_reads() { return {}; }
   // Ordinary memory, pinned where a device copies faster to that.
   virtual DeviceMemory allocate_on_host(std::size_t bytes) { return ordinary_memory(bytes); }
   // Between arrays of the device that do not overlap.

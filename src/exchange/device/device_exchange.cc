@@ -27,9 +27,9 @@
 // gradient is not encoded, so agree() comes before the remaining buckets, and
 // EncodedBuckets::finish() confirms that all ranks can make the update.
 //
-// A checkpoint blocks the step while states() copies this rank's part of values and state from the
-// device to pinned memory, with one wait, and while Writer::save() copies it again. The files are
-// written in a thread.
+// A checkpoint does not block the step: states() begins to copy this rank's part of values and
+// state from the device to pinned memory, beside forward and backward of the next step, and the
+// thread that writes the files waits for the copy. An update follows the copy on the device.
 namespace tally::exchange {
 namespace {
 
@@ -457,11 +457,12 @@ Statistics DeviceExchange::statistics() const {
 
 Result<std::vector<SliceState>> DeviceExchange::states() {
   if (failure_) return *failure_;
-  auto part = ending(
-      model_->read({.parts = replicas_->size(), .index = replicas_->rank()}, std::move(saved_)));
-  if (!part) return part.error();
-  saved_ = std::move(*part);
-  return saved_.states;
+  saved_.bytes.reset();
+  auto begun = ending(model_->begin_read({.parts = replicas_->size(), .index = replicas_->rank()},
+                                         std::move(saved_.part)));
+  if (!begun) return begun.error();
+  saved_ = std::move(*begun);
+  return saved_.part.states;
 }
 
 std::vector<CodecTensor> DeviceExchange::codec_tensors() const {

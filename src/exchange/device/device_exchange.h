@@ -131,6 +131,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   bool is_due(std::uint64_t step) override { return updates_ >= step; }
 
   Result<std::vector<SliceState>> states() override;
+  std::shared_ptr<const checkpoint::PendingBytes> pending() const override { return saved_.bytes; }
   std::vector<CodecTensor> codec_tensors() const override;
   Result<std::vector<CodecState>> codec_states() override;
   Sender sender() const override { return {.number = replicas_->rank(), .of = replicas_->size()}; }
@@ -157,7 +158,7 @@ class DeviceExchange final : public Exchange, private Meetings, private Checkpoi
   DeviceMemory squares_;                      // by cell
   std::vector<std::size_t> first_piece_;      // by bucket
   std::vector<DevicePiece> pieces_;           // of all buckets, as on the device
-  DeviceModel::HostPart saved_;
+  DeviceModel::PendingPart saved_;
   EncodedBuckets::HostState saved_codec_;
 
   // The step under way.

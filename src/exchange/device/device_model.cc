@@ -1,6 +1,7 @@
 #include "exchange/device/device_model.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -157,6 +158,7 @@ Result<void> DeviceModel::write_values(std::size_t parameter, std::span<const st
 }
 
 Result<void> DeviceModel::replace_values(std::size_t parameter, std::span<const std::byte> values) {
+  TALLY_TRY(device_.finish_reads());
   return device_.write(this->values(parameter).data(), values);
 }
 
@@ -224,17 +226,34 @@ DeviceModel::HostPart DeviceModel::room_for(const Share& share) const {
   return plan_part(share, ordinary_memory(bytes_of(share)), reads);
 }
 
-Result<DeviceModel::HostPart> DeviceModel::read(const Share& share, HostPart former) const {
-  const std::size_t bytes = bytes_of(share);
-  const bool is_fitting = former.memory.data != nullptr && former.memory.bytes == bytes;
+Result<DeviceModel::HostPart> DeviceModel::read(const Share& share) const {
   std::vector<Device::Read> reads;
-  HostPart part = plan_part(
-      share, is_fitting ? std::move(former.memory) : device_.allocate_on_host(bytes), reads);
+  HostPart part = plan_part(share, ordinary_memory(bytes_of(share)), reads);
   TALLY_TRY(device_.read_all(reads));
   return part;
 }
 
+// The memory of a checkpoint that is still being written has another owner.
+Result<DeviceModel::PendingPart> DeviceModel::begin_read(const Share& share,
+                                                         HostPart former) const {
+  const std::size_t bytes = bytes_of(share);
+  const bool is_free = former.memory.data != nullptr && former.memory.bytes == bytes &&
+                       former.memory.owner.use_count() == 1;
+  std::vector<Device::Read> reads;
+  PendingPart pending{
+      .part = plan_part(share, is_free ? std::move(former.memory) : device_.allocate_on_host(bytes),
+                        reads),
+      .bytes = nullptr};
+  using Owners = std::array<std::shared_ptr<const void>, 3>;
+  TALLY_TRY(
+      pending.bytes,
+      device_.begin_reads(reads, std::make_shared<Owners>(Owners{pending.part.memory.owner,
+                                                                 values_.owner, state_.owner})));
+  return pending;
+}
+
 Result<void> DeviceModel::write(const HostPart& part) {
+  TALLY_TRY(device_.finish_reads());
   for (const SliceState& slice : part.states) {
     const Layout::Place& place = layout_.place_of[slice.parameter];
     const Bucket& bucket = buckets_[place.bucket];

@@ -59,8 +59,16 @@ class DeviceModel final {
     std::vector<std::span<std::byte>> arrays;  // in `memory`
     std::vector<SliceState> states;            // in `arrays`
   };
-  // Waits once for all arrays. Uses the memory of `former` again if it has the size.
-  Result<HostPart> read(const Share& share, HostPart former = {}) const;
+  // Waits once for all arrays.
+  Result<HostPart> read(const Share& share) const;
+  // The same, but the device may still copy the bytes when it returns: until finish_reads() nothing
+  // may be written to the model. Uses the memory of `former` again if it has the size, and nobody
+  // else has it.
+  struct PendingPart {
+    HostPart part;
+    std::shared_ptr<const checkpoint::PendingBytes> bytes;  // null: complete
+  };
+  Result<PendingPart> begin_read(const Share& share, HostPart former) const;
   // The same memory and list, without the contents of the device.
   HostPart room_for(const Share& share) const;
   // Copies the part to the device.

@@ -79,6 +79,7 @@ Result<bool> DeviceExchange::apply(double samples) {
   // Norms are read by the host. What it waits for until then is the backward pass.
   if (needs_norm || layerwise_) TALLY_TRY(options_.device->wait(after(kBackwardTimeout)));
   const Stopwatch watch(updating_);
+  TALLY_TRY(options_.device->finish_reads());
   TALLY_TRY(copy_totals());
   GradientChange change;
   std::size_t next = 0;
