@@ -19,6 +19,8 @@ using collective::is_point;
 using cuda::CurrentGpu;
 
 constexpr auto kCopyPollInterval = std::chrono::microseconds(50);
+// Of waits for the GPU without a deadline of the caller.
+constexpr auto kCopyTimeout = std::chrono::minutes(5);
 
 // The other codes refuse one request, and leave the communicator as it was.
 bool ends_communicator(const Error& error) {
@@ -64,10 +66,16 @@ void NcclCommunicator::note(const Result<void>& outcome) {
   if (!failure_) failure_ = outcome.error();
 }
 
+// A failure of a message that has arrived is told when the next operation begins.
 Result<void> NcclCommunicator::admit(const Request& request) {
+  std::optional<Error> failure;
   {
     const MutexLock lock(mutex_);
-    if (failure_) return *failure_;
+    failure = failure_;
+  }
+  if (failure) {
+    abort(*failure);
+    return *failure;
   }
   return collective::check(request, rank(), size());
 }
@@ -155,7 +163,7 @@ Result<void> NcclCommunicator::copy(void* to, const void* from, std::size_t byte
 Result<Handle> NcclCommunicator::start_message(const Request& request) {
   TALLY_TRY(told(check_memory(request, *group_)));
   TALLY_TRY(told(follow_work_by_copies()));
-  const Deadline by = request.by.value_or(Deadline::never());
+  const Deadline by = request.by.value_or(Deadline::after(kCopyTimeout));
   const std::size_t bytes = request.count * size_of(request.type);
   // Shared with the callback of the operation, which ends last.
   const auto memory = std::make_shared<std::vector<std::byte>>(bytes);
@@ -177,6 +185,20 @@ Result<Handle> NcclCommunicator::start_message(const Request& request) {
   return Handle(state);
 }
 
+Result<void> NcclCommunicator::clear(void* data, std::size_t bytes) {
+  constexpr std::string_view kDoing = "clearing memory";
+  const MutexLock lock(copies_mutex_);
+  TALLY_TRY(check(cudaMemsetAsync(data, 0, bytes, copies_), kDoing));
+  const Deadline by = Deadline::after(kCopyTimeout);
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(copies_);
+    if (status != cudaErrorNotReady) return check(status, kDoing);
+    (void)cudaGetLastError();
+    if (by.passed(steady_now())) return cuda_error(status, kDoing);
+    std::this_thread::sleep_for(kCopyPollInterval);
+  }
+}
+
 Result<SharedBuffer> NcclCommunicator::allocate(std::size_t bytes) {
   const CurrentGpu current(device_);
   void* data = nullptr;
@@ -186,8 +208,7 @@ Result<SharedBuffer> NcclCommunicator::allocate(std::size_t bytes) {
                       cudaGetErrorString(status));
   }
   std::shared_ptr<const void> memory(data, [](void* allocated) { (void)cudaFree(allocated); });
-  TALLY_TRY(check(cudaMemsetAsync(data, 0, bytes, copies_), "clearing memory"));
-  TALLY_TRY(check(cudaStreamSynchronize(copies_), "clearing memory"));
+  TALLY_TRY(clear(data, bytes));
   return SharedBuffer::Owner::from_outside(std::move(memory), static_cast<std::byte*>(data), bytes);
 }
 

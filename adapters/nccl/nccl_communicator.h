@@ -69,6 +69,7 @@ class NcclCommunicator final : public Communicator {
   // Messages.
   Result<Handle> start_message(const Request& request);
   Result<void> follow_work_by_copies();
+  Result<void> clear(void* data, std::size_t bytes);
   Result<bool> try_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
   Result<void> copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                     Deadline by);

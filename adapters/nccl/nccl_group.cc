@@ -84,7 +84,7 @@ Result<void> all_connected(Communicator& control, const Result<void>& own, Deadl
   TALLY_TRY(told);
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank] != 0)
-      return make_error(ErrorCode::kSystem, static_cast<Rank>(rank),
+      return make_error(ErrorCode::kPeerLost, static_cast<Rank>(rank),
                         "connecting by NCCL: rank {} has failed", rank);
   return {};
 }
@@ -95,8 +95,8 @@ Error cuda_error(cudaError_t status, std::string_view doing) {
   (void)cudaGetLastError();
   if (status == cudaErrorMemoryAllocation)
     return make_error(ErrorCode::kExhausted,
-                      "the memory of the GPU is full ({}); use a smaller model or batch, or end "
-                      "other programs that use it",
+                      "the GPU of this worker: its memory is full ({}); use a smaller model or "
+                      "batch, or end other programs that use it",
                       doing);
   return system_failure(
       "the GPU failed while {}: {} ({}); restart this worker, and look for \"Xid\" in "
@@ -192,7 +192,8 @@ Result<void> NcclGroup::connect(Communicator& control, Deadline by) {
                          .root = 0,
                          .by = by}));
   if (const std::string trouble = text_of(offer.trouble); !trouble.empty())
-    return make_error(ErrorCode::kSystem, 0, "rank 0: {}", trouble);
+    return make_error(rank_ == 0 ? ErrorCode::kSystem : ErrorCode::kPeerLost, 0, "rank 0: {}",
+                      trouble);
   id_ = offer.id;
   TALLY_TRY(host_, control.split(0, rank_, by));
   TALLY_TRY(watched_, collective::carried_out_by(

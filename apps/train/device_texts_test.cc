@@ -96,6 +96,7 @@ TEST(Failure, OfAGpuIsToldFromOtherFailures) {
        {"NVIDIA H200, GPU 0: failed while adding (cudaErrorIllegalAddress: an illegal memory "
         "access "
         "was encountered); the log of the kernel (dmesg) may name a fault of the GPU after \"Xid\"",
+        "the GPU of this worker: its memory is full (creating a stream); use a smaller model",
         "NVIDIA H200, GPU 0: 9 GiB of memory were wanted, and 1 GiB of 139 GiB are free; use a "
         "smaller model or batch, or end other programs that use the GPU"})
     EXPECT_EQ(gpu_failure_text(own), own);

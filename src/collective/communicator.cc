@@ -413,7 +413,7 @@ void GroupCommunicator::close() {
 void GroupCommunicator::abort(const Error& why) {
   if (closed_.exchange(true)) return;
   MutexLock lock(context_->router->mutex);
-  engine_->fail(why);
+  engine_->fail(with_own_rank(why, rank()));
 }
 
 Traffic GroupCommunicator::traffic() const {

@@ -74,7 +74,8 @@ TEST_F(NcclFaults, AllRanksLearnThatRank0CannotListen) {
   on_ranks(3, [](const TestRank& rank) {
     const Result<void> outcome = sum_anew(rank.control);
     ASSERT_FALSE(outcome.has_value());
-    EXPECT_EQ(outcome.error().code, ErrorCode::kSystem);
+    const bool is_own = rank.control.rank() == 0;
+    EXPECT_EQ(outcome.error().code, is_own ? ErrorCode::kSystem : ErrorCode::kPeerLost);
     EXPECT_EQ(outcome.error().peer, 0);
     EXPECT_THAT(outcome.error().message, HasSubstr("rank 0: NCCL cannot listen for other ranks"));
     EXPECT_THAT(outcome.error().message, HasSubstr("NCCL_SOCKET_IFNAME"));
@@ -101,8 +102,7 @@ TEST_F(NcclFaults, AConnectionThatHangsNamesTheRemediesAndTheRanksCanTryAgain) {
   std::latch failed(3);
   auto fault = std::make_unique<ScopedFault>(Fault::kNoAnswer, 1);
   on_ranks(3, [&](const TestRank& rank) {
-    const Result<void> outcome =
-        sum_anew(rank.control, Deadline::after(std::chrono::milliseconds(500)));
+    const Result<void> outcome = sum_anew(rank.control, Deadline::after(std::chrono::seconds(5)));
     ASSERT_FALSE(outcome.has_value());
     EXPECT_EQ(outcome.error().code, ErrorCode::kTimeout) << to_string(outcome.error());
     EXPECT_THAT(outcome.error().message, HasSubstr("NCCL_SOCKET_IFNAME"));
@@ -199,7 +199,7 @@ TEST_F(NcclFaults, ALossThatIsKnownBeforeASumIsFinishedEndsNccl) {
     ASSERT_TRUE(sum.has_value()) << to_string(sum.error());
     const Error loss = make_error(ErrorCode::kPeerLost, 2, "rank 2: gone");
     if (rank.control.rank() == 2) (*sum)->abort(loss);
-    // What rank 2 has told has arrived then.
+    // What rank 2 has told has usually arrived then.
     ASSERT_TRUE(rank.control.barrier({.by = soon()}).has_value());
     if (rank.control.rank() != 2) {
       ASSERT_TRUE((*sum)->start(0).has_value());
@@ -361,7 +361,9 @@ TEST_F(NcclFaults, AFailedGpuBeforeAnOperationIsALostRankForTheOthers) {
           (*world)->allreduce(memory->as<float>(), ReduceOp::kSum, {.by = Deadline::never()});
       gpu.reset();
       ASSERT_FALSE(outcome.has_value());
-      expect_failure_of_rank_1(outcome.error(), rank.control.rank(), "the GPU failed while ");
+      expect_failure_of_rank_1(
+          outcome.error(), rank.control.rank(),
+          in_check ? "the GPU failed while looking at" : "the GPU failed while recording the work");
     });
   }
 }

@@ -98,10 +98,10 @@ class DeviceEncoding final : public EncodedBuckets {
   const bool has_back_feedback_;
   std::vector<Bucket> buckets_;
   std::size_t part_count_ = 0;
+  DeviceMemory damaged_;  // a word, which becomes 1 where decoded bytes are no encoding
   Codecs codecs_;
   Codecs back_codecs_;
   std::unique_ptr<DeviceCodec> plain_;
-  DeviceMemory damaged_;      // a word, which becomes 1 where decoded bytes are no encoding
   DeviceMemory scratch_;      // one encoding on its way back
   DeviceMemory ahead_;        // early momentum: values that the loops of an update write
   DeviceMemory piece_table_;  // early momentum: of all buckets

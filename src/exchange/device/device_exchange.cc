@@ -108,10 +108,11 @@ void DeviceExchange::fail(const Error& error) {
   if (is_own && (error.peer == kNoRank || error.peer == own)) {
     told = make_error(ErrorCode::kPeerLost, own, "rank {}: {}", own, error.message);
   }
+  // The others learn of it before engines end, which may take seconds.
+  replicas_->abort(told);
   if (sum_) sum_->abort(told);
   if (encoding_) encoding_->abort(told);
   if (new_values_) new_values_->abort(told);
-  replicas_->abort(told);
 }
 
 // Makes the model, and the tables of a step.
@@ -151,6 +152,7 @@ Result<void> DeviceExchange::use_order(std::vector<std::size_t> order) {
 
 // Makes what depends on the other ranks.
 Result<void> DeviceExchange::connect(Deadline by) {
+  new_values_.reset();
   TALLY_TRY(make_sums(by));
   if (encoding_)
     TALLY_TRY(encoding_->connect(*replicas_, {options_.make_sum, options_.make_gather}, by));
@@ -383,7 +385,6 @@ Result<void> DeviceExchange::reform(Communicator& replicas) {
 Result<void> DeviceExchange::reform_on(Communicator& replicas) {
   // They use the former communicator.
   sum_.reset();
-  new_values_.reset();
   if (encoding_) encoding_->disconnect();
   const Deadline by = after(kSetupTimeout);
   const auto own = static_cast<std::int64_t>(updates_);

@@ -59,10 +59,10 @@ class TieredSum final : public DeviceSum {
   }
   // A rank waits among all ranks, or in a sum of its group or of the leaders.
   void abort(const Error& why) override {
+    all_->abort(why);
     if (inside_) inside_->abort(of_part(why, inside_members_));
     if (back_) back_->abort(of_part(why, inside_members_));
     if (across_) across_->abort(of_part(why, across_members_));
-    all_->abort(why);
   }
   std::size_t bytes() const override {
     std::size_t bytes = zeros32_.bytes + zeros64_.bytes;
