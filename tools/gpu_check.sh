@@ -57,7 +57,9 @@ selected() {
 }
 IFS=, read -ra names <<< "$only"
 for name in "${names[@]}"; do
-  [[ " ${parts[*]} " == *" $name "* ]] || die "--only $only: no part '$name'; there are ${parts[*]}"
+  known=
+  for part in "${parts[@]}"; do [ "$name" != "$part" ] || known=1; done
+  [ -n "$known" ] || die "--only $only: no part '$name'; there are ${parts[*]}"
 done
 not_run=
 # needs PART OPTION VALUE: a part without its data does not run; it is an error if --only names it.
@@ -175,6 +177,8 @@ losses() {
     tee "$logs/nccl.log" && grep -q 'NCCL version' "$logs/nccl.log"
 }
 ways() {
+  local -x CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+  CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}  # one, which the workers share
   cat docs/*.md > "$logs/documents.txt" && rm -f "$logs/ways.jsonl" &&
     losses 1 2 && losses 1 2 --shard-state && losses 1 2 --plan codec=int8 && losses 2 3 &&
     "$python" - "$logs/ways.jsonl" <<'END'

@@ -68,6 +68,7 @@ esac
 def test_refusals(machine):
     for options, why in [(["--only", "tests,kernal"], "no part 'kernal'; there are build tests"),
                          (["--only", ","], "no part ''"), (["--only", "*"], "no part '*'"),
+                         (["--only", "build tests"], "no part 'build tests'"),
                          (["--only"], "--only needs a value"), (["--text", ""], "--text needs"),
                          (["--only", "mixed"], "mixed: needs --pictures"),
                          (["--only", "tests,text"], "text: needs --text"),

@@ -116,7 +116,6 @@ TEST(TrainerShard, RepeatsTheBatchesOfAnAccumulationThatWasNotApplied) {
   EXPECT_EQ(seen, whole);
 }
 
-// A graph reads every batch from the tensors of the first one.
 // Graphs need the batches in the same tensors; on the CPU there are none.
 TEST(TrainerShard, BatchesThatAProgramKeepsStayAsTheyAreWithoutGraphs) {
   run_threads(1, [](Job& job) {
