@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 
+#include "adapters/torch/gpu_event.h"
 #include "base/check.h"
 #include "base/stopwatch.h"
 
@@ -32,8 +33,11 @@ class GradientHook final : public torch::autograd::utils::LambdaPostHook {
 };
 
 // Waits for the work that this thread has given a GPU.
-void wait_for(const at::Device& device) {
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+void finish_work(const at::Device& device) {
+  if (device.is_cpu()) return;
+  c10::Event done(device.type());
+  done.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  wait_for(done);
 }
 
 }  // namespace
@@ -68,9 +72,9 @@ initial_values(std::vector<NamedTensor> parameters) {
 }
 
 BoundExchange::BoundExchange(std::unique_ptr<exchange::Exchange> exchange,
-                             std::vector<NamedTensor> parameters, std::function<void()> before_use)
+                             std::vector<NamedTensor> parameters, OnDevice device)
     : exchange_(std::move(exchange)),
-      before_use_(std::move(before_use)),
+      device_(std::move(device)),
       on_device_(exchange_->on_device()) {
   check_one_device(parameters);
   if (!exchange_->reads_elsewhere()) GradientSlots::install_allocator();
@@ -124,7 +128,7 @@ void BoundExchange::renew_hooks() {
 }
 
 void BoundExchange::prepare() const {
-  if (before_use_) before_use_();
+  if (device_.before_use) device_.before_use();
 }
 
 BoundExchange::~BoundExchange() {
@@ -132,10 +136,11 @@ BoundExchange::~BoundExchange() {
   if (exchange::Background* const background = exchange_->background()) background->stop();
   background_ = {};
   follow_values();
-  for (const Bound& bound : bound_) {
-    bound.parameter.mutable_grad() = at::Tensor();
+  for (const Bound& bound : bound_) bound.parameter.mutable_grad() = at::Tensor();
+  // Parameters on a device that hangs stay as they are: a copy would wait for it.
+  if (device_.answers && !device_.answers()) return;
+  for (const Bound& bound : bound_)
     if (bound.is_view) give_own_memory(bound);
-  }
 }
 
 // Called by the destructor: must not throw.
@@ -271,7 +276,7 @@ const std::byte* BoundExchange::collect(std::size_t p) {
   if (on_device_) return copy_on_device(p);
   if (bound.values.numel() == 0) return nullptr;
   // The time of the copy is not that of the backward pass before it.
-  wait_for(bound.parameter.device());
+  finish_work(bound.parameter.device());
   const Stopwatch watch(copying_);
   if (slots_) {
     take_slot(p);

@@ -26,10 +26,14 @@ namespace tally::adapter {
 // one computes. Throws Failure. Threads: calls must not overlap.
 class BoundExchange final {
  public:
-  // The parameters must be on one device. `before_use` is called before calls of the exchange that
-  // give a device work; it may be empty.
+  // For an exchange that works on a device. Both may be empty.
+  struct OnDevice {
+    std::function<void()> before_use;  // called before calls that give the device work
+    std::function<bool()> answers;     // waits for the device; false: it has failed or hangs
+  };
+  // The parameters must be on one device.
   BoundExchange(std::unique_ptr<exchange::Exchange> exchange, std::vector<NamedTensor> parameters,
-                std::function<void()> before_use = {});
+                OnDevice device = {});
   // Gives the parameters memory of their own again: on the host, if their GPU has none left.
   ~BoundExchange();
   BoundExchange(const BoundExchange&) = delete;
@@ -113,7 +117,7 @@ class BoundExchange final {
   void publish_values();
 
   const std::unique_ptr<exchange::Exchange> exchange_;
-  const std::function<void()> before_use_;
+  const OnDevice device_;
   const bool on_device_;                  // of the memory of the exchange
   std::vector<Bound> bound_;              // by parameter
   std::shared_ptr<GradientSlots> slots_;  // null: each gradient has its own place

@@ -11,7 +11,9 @@
 //   fewer samples                          a plain step, and the graph is kept
 //   batches in other tensors               the graph would read the batch of an earlier step:
 //                                          begin anew
-//   no batch was loaded since              the same batch again, or a loop without a shard
+//   no batch was loaded since              the same batch again, or a loop without a shard. Where
+//                                          steps have batches of several shards, this one may read
+//                                          another of them: a plain step
 namespace tally::adapter {
 namespace {
 
@@ -38,9 +40,11 @@ void CaptureRule::begin_anew(std::uint64_t samples, Batches batches) {
 CaptureRule::Way CaptureRule::next(std::uint64_t samples) {
   Batches loaded = std::exchange(loaded_, {});
   if (gave_up_) return Way::kPlain;
-  if (samples > samples_ || (!loaded.empty() && loaded != batches_))
+  const bool has_loaded = !loaded.empty();
+  if (samples > samples_ || (has_loaded && loaded != batches_))
     begin_anew(samples, std::move(loaded));
-  if (samples != samples_) return Way::kPlain;
+  const bool may_read_others = !has_loaded && batches_.size() > 1;
+  if (samples != samples_ || may_read_others) return Way::kPlain;
   if (has_graph_) return Way::kReplay;
   if (warmed_up_ == kWarmUpSteps) {
     has_graph_ = true;

@@ -61,6 +61,17 @@ TEST(CaptureRule, TwoShardsInEachStepAreOneKindOfStep) {
   EXPECT_EQ(ways(rule, 5, 24, {first}), "PPPCR");
 }
 
+// Batches of both are loaded, then there is a step for each: only the first ones are alike.
+TEST(CaptureRule, AStepWithTheOtherOfTwoLoadedBatchesIsPlain) {
+  CaptureRule rule;
+  const Tensors first = some_tensors();
+  const Tensors second = some_tensors();
+  std::string letters;
+  for (int turn = 0; turn < 5; ++turn)
+    letters += ways(rule, 1, 24, {first, second}) + ways(rule, 1, 24);
+  EXPECT_EQ(letters, "PPPPPPCPRP");
+}
+
 TEST(CaptureRule, ABatchIsReplayedAgain) {
   CaptureRule rule;
   const Tensors tensors = some_tensors();

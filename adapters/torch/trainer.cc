@@ -169,7 +169,14 @@ Trainer::Impl::Impl(Job& job, torch::nn::Module& module, const OptimizerSpec& op
     options_.on_event("gradients go through host memory: Tally was built without nvcc");
   bound_ = std::make_unique<adapter::BoundExchange>(
       make_exchange(), tensors_.trained,
-      gpu_ ? std::function<void()>([gpu = gpu_.get()] { gpu->follow_stream(); }) : nullptr);
+      gpu_ ? adapter::BoundExchange::OnDevice{
+                 .before_use = [gpu = gpu_.get()] { gpu->follow_stream(); },
+                 .answers =
+                     [gpu = gpu_.get()] {
+                       constexpr auto kLimit = std::chrono::minutes(5);
+                       return gpu->device()->wait(Deadline::after(kLimit)).has_value();
+                     }}
+           : adapter::BoundExchange::OnDevice{});
   if (options_.graphs) {
     const std::string why = why_not_captured();
     if (why.empty()) {
@@ -341,6 +348,10 @@ bool Trainer::Impl::compute_captured(std::uint64_t samples,
       zero_grad();
       tell_no_graphs(adapter::first_line(error.what_without_backtrace()));
       return false;
+    } catch (...) {
+      // An error of the program, which may try the step again.
+      capture_rule_->forget_graph();
+      throw;
     }
   }
   graph_->replay();

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -50,7 +51,8 @@ class CudaStepGraph final : public StepGraph {
             }};
   }
 
-  // The mode concerns this thread only: others, such as those of other ranks, may use the GPU.
+  // The mode concerns this thread only: others may allocate memory meanwhile. They must not draw
+  // random numbers on the GPU, because libtorch has one generator for all threads.
   void capture(const std::function<void()>& work) override {
     const c10::DeviceIndex index = stream_.device_index();
     // A captured step allocates its activations from a pool of its own. Without this call the steps
@@ -65,6 +67,7 @@ class CudaStepGraph final : public StepGraph {
     at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(index);
     const at::Generator before = generator.clone();
     graph_ = std::make_unique<at::cuda::CUDAGraph>();
+    const std::lock_guard alone(generator_mutex());
     try {
       graph_->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
@@ -76,9 +79,17 @@ class CudaStepGraph final : public StepGraph {
     }
   }
 
-  void replay() override { graph_->replay(); }
+  void replay() override {
+    const std::lock_guard alone(generator_mutex());
+    graph_->replay();
+  }
 
  private:
+  // A replay draws random numbers, too, and fails while another thread captures.
+  static std::mutex& generator_mutex() {
+    static std::mutex mutex;
+    return mutex;
+  }
   // Ends a recording, so that the stream can be used again. A recording that the GPU has ended does
   // not come to the point where libtorch takes its memory pool out of use.
   void give_up(const c10::MempoolId_t& pool) {
@@ -125,7 +136,8 @@ Result<DevicePlaces> places_of_all(Communicator& world, exchange::Device& device
     bool has_nccl = kHasNccl;
   };
   Place own;
-  const std::string text = host + " " + device.id();
+  // The part that differs between GPUs comes first, because a long name of a host is cut off.
+  const std::string text = device.id() + " " + host;
   std::memcpy(own.gpu.data(), text.data(), std::min(text.size(), own.gpu.size() - 1));
   std::vector<Place> all(static_cast<std::size_t>(world.size()));
   TALLY_TRY(world.run({.operation = Operation::kAllgather,
