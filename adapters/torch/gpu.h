@@ -39,6 +39,9 @@ class Gpu {
   virtual exchange::MakeDeviceSum sums(DeviceSums wanted, Report on_event) = 0;
   virtual exchange::MakeDeviceGather gathers(DeviceSums wanted, Report on_event) = 0;
   virtual std::unique_ptr<StepGraph> make_graph() = 0;
+  // The ranks of `control` over the memory of their GPUs. kInvalid if this build has no NCCL.
+  virtual Result<std::unique_ptr<Communicator>> communicator(Communicator& control,
+                                                             Deadline by) = 0;
 };
 
 // Null if this build has no kernels for `device`: gradients then travel through host memory. Throws

@@ -137,6 +137,18 @@ TEST(DeviceOf, IsTheCpuWhereLibtorchSeesNoGpu) {
   run_threads(2, [](Job& job) { EXPECT_EQ(device_of(job), at::Device(at::kCPU)); });
 }
 
+TEST(DeviceWorld, IsRefusedOnTheCpuWithWhatToUse) {
+  run_threads(1, [](Job& job) {
+    try {
+      device_world(job, at::kCPU);
+      FAIL() << "no failure";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(failure.error().code, ErrorCode::kInvalid);
+      EXPECT_THAT(failure.what(), testing::HasSubstr("job.world()"));
+    }
+  });
+}
+
 TEST(TrainerShard, OfOtherDataIsRefusedInTheMiddleOfAnEpoch) {
   const checkpoint::TestFolder folder;
   steps_of({.batch = 8, .stop = 1}, folder.path());

@@ -22,8 +22,10 @@
 #include "adapters/torch/device_way.h"
 #include "adapters/torch/gpu.h"
 #include "adapters/torch/tensors.h"
+#include "base/errors.h"
 #include "exchange/device/tiered_sum.h"
 #ifdef TALLY_WITH_NCCL
+#include "adapters/nccl/nccl_communicator.h"
 #include "adapters/nccl/nccl_sum.h"
 #endif
 
@@ -193,6 +195,17 @@ class CudaGpu final : public Gpu {
   }
   std::unique_ptr<StepGraph> make_graph() override {
     return std::make_unique<CudaStepGraph>(index_);
+  }
+
+  Result<std::unique_ptr<Communicator>> communicator([[maybe_unused]] Communicator& control,
+                                                     [[maybe_unused]] Deadline by) override {
+#ifdef TALLY_WITH_NCCL
+    TALLY_TRY(auto made, nccl::NcclCommunicator::make(control, index_, by));
+    made->follow(c10::cuda::getCurrentCUDAStream(index_).stream());
+    return std::unique_ptr<Communicator>(std::move(made));
+#else
+    return invalid("this build has no support for NCCL: build Tally where nccl.h is found");
+#endif
   }
 
   exchange::MakeDeviceSum sums(DeviceSums wanted, Report on_event) override {

@@ -159,6 +159,17 @@ TEST(TrainerOnGpu, RanksOfAHostTakeItsGpusInTurn) {
   });
 }
 
+// One rank, because ranks of one GPU cannot use NCCL; tests/process/nccl has several.
+TEST(DeviceWorld, SumsATensorOnTheGpu) {
+  ASSERT_TRUE(torch::cuda::is_available());
+  run_threads(1, [](Job& job) {
+    const std::unique_ptr<Communicator> world = device_world(job, at::Device(at::kCUDA, 0));
+    const at::Tensor values = at::arange(5, at::TensorOptions(at::kCUDA).dtype(at::kFloat));
+    or_throw(world->allreduce(std::span(values.data_ptr<float>(), 5)));
+    EXPECT_TRUE(at::equal(values.cpu(), at::arange(5, at::kFloat)));
+  });
+}
+
 TEST(TrainerOnGpu, ParametersStayOnTheGpuAtOneAddress) {
   ASSERT_TRUE(torch::cuda::is_available());
   run_threads(1, [](Job& job) {

@@ -61,6 +61,12 @@ struct ParameterGroup {
 // are assigned its GPUs round-robin.
 at::Device device_of(const Job& job);
 
+// The ranks of a job as a Communicator over GPU memory: collectives of tensors on `device`, this
+// rank's GPU, whose data NCCL moves. Each rank needs a GPU of its own. Operations follow the work
+// of the stream that is current at this call. Called by all ranks; does not outlive the job.
+// Failure kInvalid on the CPU, where Job::world() does the same, and in builds without NCCL.
+std::unique_ptr<Communicator> device_world(Job& job, const at::Device& device);
+
 // Disables weight decay, and the trust ratio of lamb and lars, for biases and normalisation: for
 // all parameters with fewer than two dimensions.
 ParameterGroup without_decay(OptimizerSpec optimizer);
