@@ -128,7 +128,7 @@ struct Trial {
   bool is_lamb_direction = false;
 };
 
-// What a device leaves behind, by name.
+// The arrays that a device has changed, by name.
 using Outcome = std::vector<std::pair<std::string, Bytes>>;
 
 // A model of four parameters in one bucket, one of which is not used, and some steps.

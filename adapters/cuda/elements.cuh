@@ -11,7 +11,7 @@
 #include "kernels.h"
 #include "launch_kernel.cuh"
 
-// What the kernels over buckets share: the types of elements, access to a cell, and the change of a
+// Shared by the kernels over buckets: the types of elements, access to a cell, and the change of a
 // gradient.
 namespace tally::cuda {
 

@@ -11,7 +11,8 @@
 #include "adapters/nccl/test_ranks.h"
 #include "soon.h"
 
-// What NcclCommunicator has beside other communicators. nccl_conformance_test.cc has the rest.
+// The features of NcclCommunicator that other communicators lack. nccl_conformance_test.cc has the
+// rest.
 namespace tally::nccl {
 namespace {
 

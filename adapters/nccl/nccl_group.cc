@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <future>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -31,7 +32,7 @@ constexpr Duration kAgreementTime = kAbortTime + std::chrono::seconds(5);
 constexpr Duration kFarewellTime = std::chrono::seconds(2);
 constexpr auto kPollInterval = std::chrono::microseconds(100);
 
-// What a rank tells the others at first.
+// The first message of a rank to the others.
 struct Greeting {
   std::array<char, 128> host{};
   std::array<char, 32> gpu{};
@@ -230,7 +231,7 @@ NcclGroup::~NcclGroup() {
   await_end();
   host_.reset();
   // Never freed.
-  if (is_stuck_) (void)new auto(std::move(kept_));
+  if (is_stuck_) (void)new (std::nothrow) auto(std::move(kept_));
   const CurrentGpu current(device_);
   if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
 }

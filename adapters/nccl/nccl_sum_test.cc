@@ -34,7 +34,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// What a rank adds to an array; with kNoRank the sum of `ranks` ranks.
+// The values that a rank adds to an array; with kNoRank the sum of `ranks` ranks.
 std::vector<std::byte> part(Rank rank, int ranks, std::size_t array, int step) {
   std::vector<double> values(kArrays[array].count);
   for (std::size_t i = 0; i < values.size(); ++i) {

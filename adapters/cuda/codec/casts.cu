@@ -67,7 +67,7 @@ __device__ typename Format::Four load_codes(const std::byte* bytes, std::size_t 
   return Format::packed(at(i), at(i + 1), at(i + 2), at(i + 3));
 }
 
-// What is left of a value after its code was sent.
+// The residual of a value after its code was sent.
 template <typename Format>
 __device__ float left_of(float value, typename Format::Code code) {
   return finite_or_zero(__fsub_rn(value, Format::value_of(code)));

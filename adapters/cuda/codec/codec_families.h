@@ -12,7 +12,7 @@
 // The codecs that make_device_codec() chooses from, and what they share.
 namespace tally::cuda {
 
-// What a codec is made for.
+// The settings and the device of a codec.
 struct CodecUse {
   std::size_t most = 0;  // the longest run
   codec::Shape shape;

@@ -128,9 +128,9 @@ TEST(DeviceCodec, AveragesSendersAsTheCpu) {
       }
 }
 
-// What the CPU decodes, the device decodes to the same values; the rest is kCorrupt, or the word
-// says that it is damaged, and in sums of sparse codecs nothing happens. The guards of DeviceArray
-// tell whether anything outside is touched.
+// The device decodes the same bytes as the CPU, to the same values. Other bytes are kCorrupt, or
+// the word says that they are damaged, and in sums of sparse codecs nothing happens. The guards of
+// DeviceArray tell whether anything outside is touched.
 void expect_as_cpu(CodecPair& pair, const Bytes& damaged, std::size_t count) {
   const DeviceArray<std::byte> bytes(damaged);
   const Floats before = random_values(count, 3);

@@ -19,8 +19,8 @@ struct MarkExtent {
   std::uint32_t end = 0;
 };
 
-// What the blocks of an encoder tell each other. Where blocks may still read what was written in
-// one turn when others write the next one, turns use different arrays.
+// Numbers by which the blocks of an encoder work together. Where blocks may still read what was
+// written in one turn when others write the next one, turns use different arrays.
 struct SparseEncodeWork {
   static constexpr unsigned kMostBlocks = 1024;
   // Zero at the start.
@@ -54,7 +54,7 @@ struct SparseEncode {
 Result<unsigned> sparse_encode_blocks(CudaDevice& device, std::size_t count);
 Result<void> start_sparse_encode(const SparseEncode& task, unsigned blocks, CudaDevice& device);
 
-// What a part of the bits of all gaps stands for, if its first bits belong to the code before it.
+// The meaning of a part of the bits of all gaps, if its first bits belong to the code before it.
 struct GapPart {
   std::uint64_t sum = 0;  // by how much it advances the least index that may follow
   std::uint64_t end = 0;  // bit behind its last code; 0 if it has none

@@ -106,7 +106,7 @@ Fibers& fibers() {
 
 Fiber* new_fiber();
 
-// What the blocks of a grid that run together share.
+// Shared by the blocks of a grid that run together.
 using GridBarrier = std::barrier<>;
 
 class Block final {

@@ -18,7 +18,7 @@ inline constinit thread_local dim3 gridDim{};
 
 namespace tally::cuda::emulation {
 
-// What a lane of a warp tells the other lanes of `mask`, which make the same call.
+// The value that a lane of a warp gives the other lanes of `mask`, which make the same call.
 struct LaneCall {
   enum class Kind : std::uint8_t {
     // All lanes get the same answer.

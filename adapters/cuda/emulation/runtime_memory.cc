@@ -47,7 +47,7 @@ cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind k
       waits);
 }
 
-// What a handle of memory holds.
+// The content of a handle of memory.
 struct IpcContent {
   void* data;
   std::uint64_t number;  // of the allocation

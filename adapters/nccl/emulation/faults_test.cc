@@ -199,7 +199,7 @@ TEST_F(NcclFaults, ALossThatIsKnownBeforeASumIsFinishedEndsNccl) {
     ASSERT_TRUE(sum.has_value()) << to_string(sum.error());
     const Error loss = make_error(ErrorCode::kPeerLost, 2, "rank 2: gone");
     if (rank.control.rank() == 2) (*sum)->abort(loss);
-    // What rank 2 has told has usually arrived then.
+    // The abort of rank 2 has usually arrived then.
     ASSERT_TRUE(rank.control.barrier({.by = soon()}).has_value());
     if (rank.control.rank() != 2) {
       ASSERT_TRUE((*sum)->start(0).has_value());

@@ -70,7 +70,7 @@ std::atomic<int> open_count{0};
 std::atomic<int> group_count{0};
 std::atomic<int> aborts{0};  // that have begun under Fault::kAbort
 
-// What a stream carries out.
+// The work of a stream.
 struct Batch {
   std::shared_ptr<Clique> clique;  // outlives the communicator
   int rank;

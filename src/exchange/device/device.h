@@ -80,7 +80,7 @@ struct DeviceBucket {
   std::size_t cell_count = 0;
 };
 
-// What happens to a gradient before it is used: gradient * factor, then the clamp, then * scale;
+// The change of a gradient before it is used: gradient * factor, then the clamp, then * scale;
 // each product is rounded to C. A factor of 1 and a limit of 0 leave it as it is.
 struct GradientChange {
   double factor = 1;

@@ -5,7 +5,7 @@
 
 namespace tally::exchange {
 
-// What a job asks of the exchange of its devices.
+// The plan and the options of a job, as far as the exchange of its devices depends on them.
 struct DeviceWish {
   const plan::Plan& plan;
   const plan::CodecSpec& codec;  // in use: codec_in_use()
