@@ -150,11 +150,12 @@ struct Cell {
     piece = bucket.pieces + cell.piece;
     count = cell.count;
     const std::uint64_t at = cell.first;
-    values = bucket.values + at;
-    master = bucket.master == nullptr ? nullptr : bucket.master + at;
-    first = bucket.first == nullptr ? nullptr : bucket.first + at;
-    second = bucket.second == nullptr ? nullptr : bucket.second + at;
-    sums = bucket.sums == nullptr ? nullptr : bucket.sums + at;
+    const auto from = [at](auto* array) { return array == nullptr ? nullptr : array + at; };
+    values = from(bucket.values);
+    master = from(bucket.master);
+    first = from(bucket.first);
+    second = from(bucket.second);
+    sums = from(bucket.sums);
     gradient = nullptr;
     if (piece->gradient != nullptr)
       gradient = reinterpret_cast<const Stored*>(piece->gradient) + (at - piece->first);
