@@ -90,8 +90,9 @@ TEST_F(TwoHostsRun, RanksOfBothHostsGetTheRightSums) {
 }
 
 TEST_F(TwoHostsRun, ACutLinkIsReportedWithTheRanksBehindItAndEndsTheWait) {
-  // On a loaded machine a rank of the first host may be silent for more than two seconds.
-  Child& job = start({"--lease", scaled_seconds(seconds(10)), "--lost-after",
+  // On a loaded machine a rank of the first host may be silent for more than two seconds, and
+  // starting the ranks of a host may take ten.
+  Child& job = start({"--lease", scaled_seconds(seconds(20)), "--lost-after",
                       scaled_seconds(seconds(6)), "--heartbeat", scaled_seconds(milliseconds(500))},
                      {"paced", "1000000", "5"});
   ASSERT_TRUE(all_say("ready")) << job.transcript();

@@ -79,13 +79,15 @@ class Agent {
     const Deadline by =
         launcher_.pending() ? Deadline::at(clock_.now()) : earlier(lease_end(), kill_at_);
     ::poll(entries.data(), entries.size(), net::poll_timeout(by));
-    if (!hear()) return false;
+    // Everything that the launcher has sent is read before its silence is judged: pings may have
+    // waited while this process was held up.
+    if (!hear() || lease_end().passed(clock_.now())) return false;
     if ((entries[2].revents & (POLLERR | POLLHUP)) != 0) return false;
     if (entries[1].revents != 0) take_signal();
     if (kill_at_.passed(clock_.now())) kill_all();
     ranks_.advance();
     launcher_.flush();
-    return !lease_end().passed(clock_.now());
+    return true;
   }
 
   Deadline lease_end() const {
@@ -100,12 +102,13 @@ class Agent {
     const std::uint64_t before = launcher_.received_bytes();
     const auto payloads = launcher_.advance();
     if (!payloads.has_value()) return false;
-    if (launcher_.received_bytes() != before) heard_ = clock_.now();
     for (const auto& payload : *payloads) {
       Message message;
       if (!decode(payload, message).has_value()) return false;
       std::visit([this](const auto& each) { obey(each); }, message);
     }
+    // Starting ranks may take long on a loaded machine.
+    if (launcher_.received_bytes() != before) heard_ = clock_.now();
     return true;
   }
 
