@@ -356,10 +356,15 @@ class CudaDevice::PendingReads final : public checkpoint::PendingBytes {
         name_(device.name_),
         has_failed_(device.has_failed_),
         owner_(std::move(owner)) {}
-  // The memory may be given back only when the GPU no longer writes to it.
+  // The memory may be given back only when the GPU no longer writes to it. A GPU that has not ended
+  // by then has failed, and nothing of it is freed.
   ~PendingReads() override {
     const CurrentGpu current(index_);
-    if (done_ == nullptr || !wait(Deadline::after(limit_))) return;
+    if (done_ == nullptr) return;
+    if (!wait(Deadline::after(limit_))) {
+      *has_failed_ = true;
+      return;
+    }
     (void)cudaEventDestroy(done_);
   }
   PendingReads(const PendingReads&) = delete;
@@ -372,10 +377,12 @@ class CudaDevice::PendingReads final : public checkpoint::PendingBytes {
     const cudaError_t outcome = poll(done_, by);
     if (outcome == cudaSuccess) return {};
     (void)cudaGetLastError();
+    // The deadline is that of the caller, which may be short.
+    if (outcome == cudaErrorNotReady)
+      return make_error(ErrorCode::kTimeout, "{}, {}: not done after {}", name_, kDoing,
+                        format_duration(steady_now() - begin));
     *has_failed_ = true;
-    return failure_of(
-        name_, kDoing,
-        outcome == cudaErrorNotReady ? timeout_text(steady_now() - begin) : text_of(outcome));
+    return failure_of(name_, kDoing, text_of(outcome));
   }
 
   // Ends the copies that the stream has been given.
@@ -404,12 +411,15 @@ Result<std::shared_ptr<const checkpoint::PendingBytes>> CudaDevice::begin_reads(
   const auto pending = std::make_shared<PendingReads>(*this, std::move(owner));
   TALLY_TRY(check(cudaEventRecord(event_, stream_), kDoing));
   TALLY_TRY(check(cudaStreamWaitEvent(read_stream_, event_, 0), kDoing));
+  Result<void> begun;
   for (const auto& [to, from] : reads)
-    if (!to.empty())
-      TALLY_TRY(
+    if (begun.has_value() && !to.empty())
+      begun =
           check(cudaMemcpyAsync(to.data(), from, to.size(), cudaMemcpyDeviceToHost, read_stream_),
-                kDoing));
+                kDoing);
+  // Also after an error, so that the memory outlives the copies that have begun.
   TALLY_TRY(check(pending->record(read_stream_), kDoing));
+  TALLY_TRY(std::move(begun));
   reads_ = pending;
   return std::shared_ptr<const checkpoint::PendingBytes>(pending);
 }

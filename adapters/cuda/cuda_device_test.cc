@@ -493,6 +493,9 @@ TEST(CudaDevice, BegunReadsHaveTheBytesBeforeTheWorkThatFollowsThem) {
   ASSERT_NE(pending, nullptr);
   expect_done(gpu->finish_reads());
   expect_done(gpu->copy(memory.data, other.data, first.size()));
+  // A short deadline of the caller is no failure of the GPU.
+  const Result<void> early = pending->wait(Deadline::after(std::chrono::milliseconds(5)));
+  EXPECT_EQ(early.has_value() ? ErrorCode::kInvalid : early.error().code, ErrorCode::kTimeout);
   hanging.open();
   expect_done(pending->wait(soon()));
   EXPECT_TRUE(std::equal(copy.begin(), copy.end(), first.begin(), first.end()));

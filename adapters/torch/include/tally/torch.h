@@ -361,7 +361,8 @@ class Trainer {
   // The complete state for Writer::save(), from which a restored trainer continues bit for bit,
   // except with Buffers::kLeave. All ranks call it; it calls synchronise_buffers().
   // Points into the trainer's memory: valid until the next call. `state` is a JSON object with the
-  // member "trainer".
+  // member "trainer". Parameters on a GPU are copied until Writer::save() has written them or the
+  // next update begins: a program that changes them itself before that changes the checkpoint.
   checkpoint::Content checkpoint();
   // Restores a checkpoint of any number of ranks. Failure kMismatch if the model or the kind of
   // optimizer differs; kInvalid for a file of weights alone.
